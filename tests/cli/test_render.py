@@ -267,6 +267,9 @@ def test_a_limit_that_was_not_compared_is_not_only_counted() -> None:
     assert [line for line in shown.splitlines() if " not run  " in line] == [
         "  budget     not run  budget.ram: no CMake was found"
     ]
+    for detail in (Detail.LINE, Detail.SHORT, Detail.FULL):
+        verdict = render_result(RESULT.model_copy(update={"targets": (found,)}), detail, io.StringIO())
+        assert "1 good except for a limit that was not compared (budget)" in verdict
 
 
 @pytest.mark.parametrize(

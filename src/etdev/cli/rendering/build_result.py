@@ -123,9 +123,16 @@ def _short_verification(checks: Sequence[CheckResult], unmet: Sequence[CheckResu
     yield line("checks", ", ".join(counts))
     yield from _failed_check_lines(checks, stream)
     yield from _unmet_lines(unmet, stream)
-    for check in others:
-        if check.unjudged is not None and unjudged_level(check.name) == "warning":
-            yield line(check.name, f"{paint('not run', _COLOURS['not run'], stream=stream)}  {escaped(check.summary)}")
+    for check in _unjudged(others):
+        yield line(check.name, f"{paint('not run', _COLOURS['not run'], stream=stream)}  {escaped(check.summary)}")
+
+
+def _unjudged(checks: Iterable[CheckResult]) -> list[CheckResult]:
+    """Return the checks that did not compare a limit of the config.
+
+    ``growth`` is left out: a first build has no baseline.
+    """
+    return [check for check in checks if check.unjudged is not None and unjudged_level(check.name) == "warning"]
 
 
 def _place(result: BuildResult, target: TargetResult) -> Path:
@@ -365,6 +372,8 @@ def _kind(target: TargetResult) -> str:
     failed = _names(check for check in target.checks if check.status == "failed")
     ran = [check.name for check in target.checks if check.status == "passed"]
     built = "good" if "runtime" in ran else "good in the replay" if "replay" in ran else "built but not run"
+    if unjudged := _names(_unjudged(target.checks)):
+        built += f" except for a limit that was not compared ({unjudged})"
     return {"built": built, "gate failed": f"missed a gate ({failed})", "rejected": f"rejected ({failed})"}[
         target.status
     ]
