@@ -179,7 +179,7 @@ def same(answers: tuple[Any, ...], wanted: tuple[Any, ...]) -> bool:
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(4)
 def test_etdev_builds_right_what_plain_executorch_does_not(name: str, tmp_path: Path) -> None:
     made, programs = emit_with_exports(tmp_path, CASES[name])
     start = deepcopy(made.exported.eager)

@@ -333,7 +333,7 @@ def small_calls() -> Calls:
 
 @pytest.mark.parametrize("target", [pytest.param("portable", marks=pytest.mark.slow), "xnn"])
 @pytest.mark.parametrize("embed", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.nightly
+@pytest.mark.sampled(1)
 def test_weights_in_a_file(small: Path, tmp_path: Path, target: str, embed: bool) -> None:
     program, weights = small / target / "small-one.pte", small / target / "w.ptd"
     found = measured(program, tmp_path / "large", [weights])

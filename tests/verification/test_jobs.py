@@ -95,12 +95,12 @@ def test_each_call_of_a_metric_is_told(linear: Prepared, fn: str, total: int | N
 @pytest.mark.parametrize(
     ("fn", "expected"),
     [
-        ("mapped", None),
         ("both", 7),
+        ("mapped", None),
         *(pytest.param(*one, marks=pytest.mark.slow) for one in (("twice", 7), ("first", None))),
     ],
 )
-@pytest.mark.nightly
+@pytest.mark.sampled(1)
 def test_workers_give_the_same_value(linear: Prepared, fn: str, expected: float | None) -> None:
     alone, on_two = measure(linear, fn, 1), measure(linear, fn, 2)
 

@@ -168,7 +168,7 @@ def _buffer(method: Method, number: int, options: LinkOptions) -> Buffer:
     return Buffer(storage.size, storage.start, storage.end, options.alignment, name=name)
 
 
-_known_plan = lru_cache(maxsize=64)(planner.make_plan)
+_known_plan = lru_cache(maxsize=8)(planner.make_plan)
 """``make_plan`` with a cache, because a build links the same storages several times."""
 _MOST_REMEMBERED = 20_000
 """Plans of problems with more buffers than this are not cached."""

@@ -20,7 +20,7 @@ class Pins:
     outputs: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     """Maps each method to a map from output positions to banks."""
     state: Mapping[str, str] = field(default_factory=dict)
-    """Maps the name of a state to its bank. The empty name stands for all other state."""
+    """Maps the name of a state to its bank. The empty name is for all other state."""
     delegates: Mapping[str, str] = field(default_factory=dict)
     """Maps the name of a backend to a bank, which must hold all arguments of the backend's delegates."""
     values: Mapping[str, Mapping[int, str]] = field(default_factory=dict)

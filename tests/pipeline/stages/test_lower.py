@@ -223,7 +223,7 @@ def _planned(made: Project) -> list[list[int]]:
     return [list(tensors[index].sizes) for index in (plan.inputs[0], plan.outputs[0])]
 
 
-@pytest.mark.parametrize("name", [pytest.param("xnnpack", marks=pytest.mark.integration), "portable"])
+@pytest.mark.parametrize("name", ["portable", pytest.param("xnnpack", marks=pytest.mark.integration)])
 @pytest.mark.sampled(1)
 def test_the_declared_maximum_is_planned_for(project: Callable[..., Project], name: str) -> None:
     assert _planned(project(_config(name, **BATCHES), model=CONV)) == [[32, 1, 8, 8], [32, 128]]
@@ -377,7 +377,7 @@ class Net(torch.nn.Module):
 
 
 @pytest.mark.parametrize(("config", "model", "failure"), LOWERING.values(), ids=LOWERING)
-@pytest.mark.sampled(1)
+@pytest.mark.sampled
 def test_what_cannot_be_lowered(
     project: Callable[..., Project], capfd: pytest.CaptureFixture[str], config: str, model: str, failure: Failure
 ) -> None:
@@ -416,7 +416,6 @@ LOWERED_SINCE_1_5 = {
 
 
 @pytest.mark.parametrize(("config", "model", "failure"), LOWERED_SINCE_1_5.values(), ids=LOWERED_SINCE_1_5)
-@pytest.mark.nightly
 def test_what_only_an_older_version_cannot_lower(
     project: Callable[..., Project], config: str, model: str, failure: Failure
 ) -> None:
