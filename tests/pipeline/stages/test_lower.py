@@ -246,6 +246,23 @@ def test_lowering_convolutions_does_not_narrow_the_batch(
     assert sizes[0] == [32 if protected else 15, 1, 8, 8]
 
 
+@pytest.mark.integration
+@pytest.mark.parametrize("shape", ['["n", 1, 8, 8]', "[32, 1, 8, 8]"], ids=["with a batch", "all sizes fixed"])
+@pytest.mark.sampled(1)
+def test_a_size_from_a_value_keeps_its_bound(project: Callable[..., Project], shape: str) -> None:
+    """A reproducer: torch ignored the assertion, and the model was refused, although ExecuTorch alone built it."""
+    lines = ["n = x[0, 0, 0, 0].long().item()", "torch._check(n >= 1)", "torch._check(n <= 8)"]
+    body = "; ".join([*lines, "return self.conv(x), torch.arange(n) + 1"])
+    more = BATCHES["more"] if "n" in shape else ""
+    made = project(
+        _config(shape=shape, more=more),
+        model=_model(body, "self.conv = nn.Conv2d(1, 2, 3, padding=1)"),
+    )
+    (plan,) = emit(made).program.execution_plan
+    tensors = dict(plan.tensors())
+    assert [list(tensors[index].sizes) for index in plan.outputs] == [[32, 2, 8, 8], [8]]
+
+
 def test_sizes_that_were_narrowed_are_refused(project: Callable[..., Project], monkeypatch: pytest.MonkeyPatch) -> None:
     from etdev.pipeline.stages.export import dynamic_shapes
 

@@ -28,4 +28,27 @@ def fixed_ranges(program: ExportedProgram) -> Iterator[None]:
     with ExitStack() as stack:
         for environment in environments.values():
             stack.enter_context(environment.suppress_guards())
+            stack.enter_context(_bounds_of_values(environment))
         yield
+
+
+@contextmanager
+def _bounds_of_values(environment: Any) -> Iterator[None]:
+    """While guards are suppressed, keep the bounds that ``torch._check`` states of values read from tensors.
+
+    Each run of the graph makes new symbols for such values. Their only bounds are the assertions in the graph, which
+    torch ignores while guards are suppressed.
+    """
+    assume = environment.guard_or_defer_runtime_assert
+
+    def assume_and_bound(condition: Any, *given: Any, **named: Any) -> Any:
+        symbols = condition.free_symbols
+        if symbols and all(map(environment.is_unbacked_symint, symbols)):
+            environment._refine_ranges(condition)
+        return assume(condition, *given, **named)
+
+    environment.guard_or_defer_runtime_assert = assume_and_bound
+    try:
+        yield
+    finally:
+        del environment.guard_or_defer_runtime_assert
