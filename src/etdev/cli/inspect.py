@@ -151,8 +151,8 @@ def _segment_row(segment: SegmentInfo) -> tuple[str, ...]:
 def _method_lines(method: MethodInfo, stream: TextIO, *, verbose: bool) -> Iterator[str]:
     heading = paint(printable(method.name), stream=stream)
     yield f"{heading}  {count(method.instructions, 'instruction')}"
-    yield from lines("inputs", columns([_argument_row(*item) for item in enumerate(method.inputs)]))
-    yield from lines("outputs", columns([_argument_row(*item) for item in enumerate(method.outputs)]))
+    yield from lines("inputs", columns(_argument_rows(method.inputs)))
+    yield from lines("outputs", columns(_argument_rows(method.outputs)))
     yield from lines("memory", columns([_buffer_row(buffer) for buffer in method.buffers]))
     if method.memory_unknown is not None:
         yield line("unknown", f"lower bounds, peaks and state: {printable(method.memory_unknown)}")
@@ -170,10 +170,17 @@ def _method_lines(method: MethodInfo, stream: TextIO, *, verbose: bool) -> Itera
     yield from lines("operators", columns(rows))
 
 
-def _argument_row(position: int, argument: Argument) -> tuple[str, ...]:
+def _argument_rows(arguments: Sequence[Argument]) -> list[tuple[str, ...]]:
+    """Return a row for each argument: position, name if any argument has one, type, and place of its bytes."""
+    named = any(argument.name is not None for argument in arguments)
+    return [_argument_row(number, argument, named=named) for number, argument in enumerate(arguments)]
+
+
+def _argument_row(position: int, argument: Argument, *, named: bool) -> tuple[str, ...]:
     where = _ORIGINS.get(argument.memory or "", "")
     device = f" on {argument.device}" if argument.device not in (None, "cpu") else ""
-    return str(position), printable(str(argument)), where + device
+    name = (printable(argument.name or ""),) if named else ()
+    return str(position), *name, printable(str(argument)), where + device
 
 
 def _program_buffer_row(buffer: BufferInfo) -> tuple[str, ...]:

@@ -179,10 +179,11 @@ def _worker(found: WorkerResult) -> tuple[str, ...]:
 
 
 def _row(item: OutputResult) -> tuple[str, ...]:
+    label = f"{item.position}  {printable(item.name)}" if item.name is not None else str(item.position)
     if item.value is not None:
-        return str(item.position), item.type, printable(item.value)
+        return label, item.type, printable(item.value)
     shape = f"{item.dtype} {list(item.shape or ())}"
-    return str(item.position), shape, _figures(item), f"sha256 {item.digest}"
+    return label, shape, _figures(item), f"sha256 {item.digest}"
 
 
 def _figures(item: OutputResult) -> str:

@@ -26,6 +26,7 @@ from etdev.execution.run_results import (
 )
 from etdev.execution.runtimes import Runtime, open_replay, replay_obstacle, stock_obstacle, torch_obstacle
 from etdev.execution.workers import Each, OnWorkers, WorkerOptions
+from etdev.inspection.output_names import output_names
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.runtime_contents import requirements
 from etdev.program import Program
@@ -130,7 +131,13 @@ def run_file(file: Path, options: RunOptions) -> RunResult:
         except ProgramFailureError as error:
             raise program_failed(error, file, plan, options) from error
     results = tuple(
-        CallResult(seconds=seconds, outputs=tuple(describe_output(at, value, ends) for at, value in enumerate(outputs)))
+        CallResult(
+            seconds=seconds,
+            outputs=tuple(
+                describe_output(at, value, ends).model_copy(update={"name": name})
+                for at, (value, name) in enumerate(zip(outputs, output_names(plan), strict=True))
+            ),
+        )
         for seconds, outputs in found
     )
     if options.save is not None:

@@ -25,6 +25,8 @@ class OutputResult(Part):
     """One output of a call."""
 
     position: int
+    name: str | None = None
+    """Name in the model's result, such as ``mask`` for ``{"mask": x}``; None without a key."""
     type: str
     """``tensor``, ``int``, ``bool``, ``float``, ``str`` or ``NoneType``."""
     value: str | None = None

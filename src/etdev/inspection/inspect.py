@@ -17,6 +17,7 @@ from etdev.devices import DeviceNameError
 from etdev.inspection.constants import describe_constants
 from etdev.inspection.copies import copy_calls, outputs_in_place
 from etdev.inspection.naming import dtype_name
+from etdev.inspection.output_names import output_names
 from etdev.inspection.peaks import peaks
 from etdev.inspection.planned_memory import describe_buffers, describe_state, method_memories
 from etdev.inspection.provenance import Provenance, provenance_beside
@@ -150,8 +151,10 @@ def _method(
             for position, value in enumerate(plan.inputs)
         ),
         outputs=tuple(
-            _argument(plan, value, quantized.get(("output", position)), set_by_code=value in set_by_code)
-            for position, value in enumerate(plan.outputs)
+            replace(
+                _argument(plan, value, quantized.get(("output", position)), set_by_code=value in set_by_code), name=name
+            )
+            for position, (value, name) in enumerate(zip(plan.outputs, output_names(plan), strict=True))
         ),
         tensors={str(device): count for device, count in sorted(devices.items())},
         buffers=describe_buffers(plan, memory, several=len(program.execution_plan) > 1),

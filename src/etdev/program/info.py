@@ -51,6 +51,8 @@ class Argument:
     """Scale of a quantized tensor that constant methods describe: ``float = (integer - zero_point) * scale``."""
     zero_point: int | None = None
     """Integer that represents the float 0. None if ``scale`` is None."""
+    name: str | None = None
+    """Name of an output in the model's result, such as ``mask`` for ``{"mask": x}``. None without a key."""
 
     def __str__(self) -> str:
         if self.type != "tensor":
