@@ -12,7 +12,8 @@ from etdev.pipeline.results.figures import Figures
 from etdev.pipeline.results.result import MethodResult, UndelegatedOps
 from etdev.program import Blob
 from etdev.program import model as m
-from etdev.program.data_files.external import externalize, internalize
+from etdev.program.data_files.assignment import DataFiles
+from etdev.program.data_files.external import externalize, internalize, movable_data
 from etdev.program.footprint import repeated_bytes
 from etdev.program.sidecar import MethodNotes, Source
 from program.hand import tensor
@@ -83,31 +84,55 @@ def test_weights_of_kernels_and_delegates_in_the_file_twice() -> None:
             named_data=(m.NamedData("a", 1), m.NamedData("b", 1)),
         )
 
-    assert [repeated_bytes(made(named)) for named in (weight, other, weight * 2)] == [16, 0, 0]
+    assert [repeated_bytes(made(named), {"a", "b"}) for named in (weight, other, weight * 2)] == [16, 0, 0]
     assert [weight_bytes(made(named)) for named in (weight, other)] == [32, 32]
     assert [weight_parts(made(named)).largest() for named in (weight, other)] == [
         "data 'a' of delegates 16 bytes, float32 [4] for aten::add.out 16 bytes"
     ] * 2
 
 
-def test_weights_that_a_data_file_stores_once_count_once() -> None:
-    """The file of ``external_weights`` has equal bytes once, for a kernel and for a delegate."""
+def shared(*, blob: int = 3, outputs: tuple[int, ...] = (2,)) -> m.Program:
+    """``add`` of a constant whose bytes are also named data. The delegate's blob is the segment ``blob``."""
     values = [tensor(4, at=0), tensor(4, data=1), tensor(4, at=16), m.Int(1)]
     call = m.KernelCall(0, (0, 1, 3, 2, 2))
-    inside = program(
-        replace(method(values, [call], outputs=(2,), operators=(ADD,)), delegates=(delegate(b"cuda:0"),)),
-        segments=(m.Segment(0, Blob(b"w" * 16)), m.Segment(128, Blob(b"w" * 16)), m.Segment(256, Blob(b"o" * 16))),
+    place = m.BackendDelegateDataReference(m.DataLocation.SEGMENT, blob)
+    plan = method(values, [call], outputs=outputs, operators=(ADD,))
+    blobs = (b"w" * 16, b"w" * 16, b"o" * 16, b"d" * 8)
+    return program(
+        replace(plan, delegates=(replace(delegate(b"cuda:0"), processed=place),)),
+        segments=tuple(m.Segment(128 * index, Blob(blob)) for index, blob in enumerate(blobs)),
         constant_segment=m.SubsegmentOffsets(0, (0, 0)),
         named_data=(m.NamedData("same", 1), m.NamedData("other", 2)),
     )
+
+
+@pytest.mark.parametrize(
+    ("inside", "weights", "repeated"),
+    [
+        pytest.param(shared(), 32, 16, id="one copy for a kernel and a delegate"),
+        pytest.param(shared(blob=1), 48, 0, id="named data that stays, because it is the blob of a delegate"),
+        pytest.param(shared(outputs=(1,)), 48, 0, id="a constant that stays, because the method returns it"),
+    ],
+)
+def test_weights_that_a_data_file_stores_once_count_once(inside: m.Program, weights: int, repeated: int) -> None:
+    """The file of ``external_weights`` has equal bytes once, for a kernel and for a delegate."""
     outside, data = externalize(inside)
-    joined = internalize(outside, data)
-    assert sum(len(segment.data) for segment in data.segments) == weight_bytes(joined, pooled=True) == 32
-    assert measure_program(joined, 0, pooled=True).weights == 32
-    parts = weight_parts(joined, pooled=True)
-    assert sum(size for _, size in parts.items) == 32
-    assert "'other'" in parts.largest()
-    assert "'same'" not in parts.largest()
+    joined, pooled = internalize(outside, data), {item.key for item in data.named_data}
+
+    assert sum(len(segment.data) for segment in data.segments) + weight_bytes(outside) == weights
+    assert weight_bytes(joined, pooled=pooled) == weights
+    assert measure_program(joined, 0, pooled=pooled).weights == weights
+    assert sum(size for _, size in weight_parts(joined, pooled=pooled).items) == weights
+    assert repeated_bytes(inside, {item.key for item in movable_data(inside)}) == repeated
+
+
+def test_data_in_the_own_file_of_a_backend_is_stored_apart() -> None:
+    files = DataFiles({"own.ptd": {"same": None}}, "weights.ptd")
+    outside, data = files.split(shared())
+    pooled = {item.key for item in data["weights.ptd"].named_data}
+
+    assert sum(len(segment.data) for file in data.values() for segment in file.segments) == 48
+    assert weight_bytes(internalize(outside, *data.values()), pooled=pooled) == 48
 
 
 def test_weights_of_a_program_in_a_delegate_count_once_for_all_delegates_that_have_it() -> None:

@@ -7,7 +7,7 @@ largest parts. A message about growth lists the parts that are new or larger.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -139,7 +139,7 @@ def _moment(peak: Peak | None, method: str) -> str:
     return f"at instruction {peak.instruction}{method} ({place}): "
 
 
-def weight_parts(program: Program, *, pooled: bool = False) -> Parts:
+def weight_parts(program: Program, *, pooled: Collection[str] = ()) -> Parts:
     """Return the sizes of a program's constants, and of the data that delegates look up by name.
 
     The name of a constant includes the first op that uses the constant. Constants and data of nested programs in
@@ -150,15 +150,15 @@ def weight_parts(program: Program, *, pooled: bool = False) -> Parts:
     return Parts((*_weights(program, pooled=pooled), *nested))
 
 
-def _weights(program: Program, *, pooled: bool = False) -> Iterator[tuple[str, int]]:
-    once = set(repeated_constants(program).values()) if pooled else set()
+def _weights(program: Program, *, pooled: Collection[str] = ()) -> Iterator[tuple[str, int]]:
+    once = {*repeated_constants(program, pooled).values()}
     for item in describe_constants(program):
         if item.kind == "constant":
             use = f" for {item.operator}" if item.operator is not None else ""
             yield item.name or f"{item.dtype} {list(item.shape)}{use}", item.nbytes
     segments = {item.segment_index: item.key for item in reversed(program.named_data)}
     for index, key in segments.items():
-        if program.segments[index].data not in once:
+        if key not in pooled or program.segments[index].data not in once:
             yield f"data {key[:_KEY_LENGTH]!r} of delegates", len(program.segments[index].data)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from etdev.errors import LinkError, ProgramError
@@ -20,7 +20,7 @@ def measure_program(
     methods: Sequence[MethodResult] = (),
     banks: Mapping[int, str] | None = None,
     *,
-    pooled: bool = False,
+    pooled: Collection[str] = (),
 ) -> Figures:
     """Return the figures of a program whose file has ``size`` bytes.
 
@@ -40,14 +40,14 @@ def measure_program(
     )
 
 
-def weight_bytes(program: Program, *, pooled: bool = False) -> int:
+def weight_bytes(program: Program, *, pooled: Collection[str] = ()) -> int:
     """Return the total size in bytes of a program's constants and named data, each counted once.
 
-    Constants and named data of nested programs in reference delegates are included. ``pooled`` says that the constants
-    and the named data are in one data file, which stores equal bytes once.
+    Constants and named data of nested programs in reference delegates are included. ``pooled`` has the names
+    of the data in the file of ``external_weights``. This file also has the constants, and stores equal bytes once.
     """
     total = sum(constant_bytes(each) + named_bytes(each) for each in (program, *nested_programs(program)))
-    return total - repeated_bytes(program) if pooled else total
+    return total - repeated_bytes(program, pooled)
 
 
 def nested_programs(program: Program) -> Iterator[Program]:

@@ -81,6 +81,7 @@ def _verify_target(
         required = required_checks(project, name, options)
         inplace = resolve_ops(project, name, user)
         size, digest, data = path.stat().st_size, file_sha256(path), data_places(project, name)
+        weights = project.config.targets[name].external_weights
         built, sidecar = _built(path, name), _sidecar(project, name)
         change = None if built is None else _change_since_build(built, size, digest) or _data_change(built, data)
         alteration = None if change is None else Alteration(change, display_path(project, report_beside(path)))
@@ -96,6 +97,7 @@ def _verify_target(
             inplace=inplace.table,
             methods=built.methods if built is not None and change is None else (),
             data=data,
+            weights=project.artifact(name).with_name(weights) if weights is not None else None,
             lookups=sidecar.lookups,
             records=sidecar.delegates,
             notes=provenance(path, digest).notes,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from etdev.devices import HOST, Device
 from etdev.program.blob import Blob
 from etdev.program.constants import constant_data
@@ -60,21 +62,28 @@ def constant_bytes(program: Program) -> int:
     return inline + len(program.segments[constants.segment_index].data)
 
 
-def repeated_bytes(program: Program) -> int:
-    """Return the number of bytes of constants that the program also has as named data.
+def repeated_bytes(program: Program, keys: Collection[str]) -> int:
+    """Return the number of bytes of constants that the program also has as the named data ``keys``.
 
     An example is an embedding on a kernel whose weight a delegate uses, too. A ``.pte`` stores such bytes twice, and a
     data file stores them once.
     """
-    return sum(map(len, repeated_constants(program).values()))
+    return sum(map(len, repeated_constants(program, keys).values()))
 
 
-def repeated_constants(program: Program) -> dict[int, Blob]:
-    """Return the constants that the program also has as named data, by buffer index."""
-    named = {program.segments[item.segment_index].data for item in program.named_data}
+def repeated_constants(program: Program, keys: Collection[str]) -> dict[int, Blob]:
+    """Map the buffer index of each constant that the program also has as the named data ``keys`` to its bytes.
+
+    Constants that a method returns are left out, because they never move to a data file.
+    """
+    named = {program.segments[item.segment_index].data for item in program.named_data if item.key in keys}
     sizes = set(map(len, named))
-    tensors = (tensor for plan in program.execution_plan for _, tensor in plan.tensors() if tensor.nbytes in sizes)
-    constants = {tensor.data_buffer_idx: constant_data(program, tensor) for tensor in tensors if tensor.is_constant}
+    constants = {
+        tensor.data_buffer_idx: constant_data(program, tensor)
+        for plan in program.execution_plan
+        for value, tensor in plan.tensors()
+        if tensor.is_constant and tensor.nbytes in sizes and value not in plan.outputs
+    }
     return {index: blob for index, blob in constants.items() if blob is not None and blob in named}
 
 

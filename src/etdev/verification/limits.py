@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,8 +36,8 @@ class Measured:
     notes: Mapping[str, MethodNotes] = field(default_factory=dict)
     """Maps a method to its notes in the sidecar, such as modules and source lines; empty if unknown."""
 
-    pooled: bool = False
-    """True if weights are in a data file, which stores equal bytes once (:func:`weight_bytes`)."""
+    pooled: Collection[str] = ()
+    """Names of the data in the file of ``external_weights``; empty without this file (:func:`weight_bytes`)."""
 
     def delegate_sizes(self, name: str) -> dict[str, int] | str:
         """Map each delegate to the bytes that it needs of one kind of memory.

@@ -27,6 +27,7 @@ from etdev.program import Program
 from etdev.program.analysis.fixed_point import output_steps
 from etdev.program.analysis.inplace import DEFAULT, Donor
 from etdev.program.analysis.quantized_ends import quantized_ends
+from etdev.program.data_files.joined import names_in
 from etdev.program.sidecar import MethodNotes
 from etdev.program.sidecar.records import DelegateRecord
 from etdev.runtime.device_map import DeviceMap
@@ -94,6 +95,8 @@ class BuiltTarget:
     """Results of lowering for each method, such as its delegates and ops; empty if unknown."""
     data: tuple[Path, ...] = ()
     """Data files of the program."""
+    weights: Path | None = None
+    """The data file of the config's ``external_weights``, which is one of ``data``; None without this key."""
     lookups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Maps a method to the names of the data that its delegates look up, as recorded at emission."""
     records: Mapping[str, DelegateRecord] = field(default_factory=dict)
@@ -126,8 +129,8 @@ class BuiltTarget:
 
         ``program`` is the file's content; None if it cannot be read.
         """
-        target = self.project.config.targets[self.target]
-        banks, pooled = target.memory.bank_names, target.external_weights is not None
+        banks = self.project.config.targets[self.target].memory.bank_names
+        pooled = names_in(self.weights if program is not None else None)
         return Measured(self.path, self.size, program, self.methods, self.records, banks, self.notes, pooled)
 
     @property

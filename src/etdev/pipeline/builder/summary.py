@@ -23,6 +23,7 @@ from etdev.pipeline.stages.link.linking import LinkedProgram
 from etdev.program import Program
 from etdev.program.analysis.effects import operator_name
 from etdev.program.analysis.quantized_ends import QuantizedEnd, quantized_ends
+from etdev.program.data_files.external import movable_data
 from etdev.program.devices import delegate_device, named_devices
 from etdev.program.footprint import buffer_sizes, repeated_bytes
 from etdev.program.info import BufferInfo
@@ -173,7 +174,7 @@ def describe_repeated(project: Project, target: str, program: Program) -> Iterat
     """Yield a note if the file has weights twice, for example because an embedding and a delegate use them."""
     if project.config.targets[target].external_weights is not None:
         return
-    size = repeated_bytes(program)
+    size = repeated_bytes(program, {item.key for item in movable_data(program)})
     if size >= _LEAST_REPEATED:
         yield (
             f"{format_size(size)} of weights are in the file twice, for kernels and for delegates; "

@@ -51,6 +51,7 @@ from etdev.pipeline.stages.lower import require_backends
 from etdev.pipeline.stages.models import Models
 from etdev.pipeline.stages.staging import StagedObjects, StagedTarget
 from etdev.pipeline.stages.write import write_files, write_linked_record, write_operators
+from etdev.program.data_files.joined import names_in
 from etdev.program.footprint import planned_memory
 from etdev.verification.order import prepare, unverified, verify
 from etdev.verification.subject import BuiltTarget, Subject
@@ -164,7 +165,7 @@ def _build_target(session: BuildSession, name: str, clock: StageClock, parts: Se
                 written.program.size,
                 compiled.record.methods,
                 project.config.targets[name].memory.bank_names,
-                pooled=project.config.targets[name].external_weights is not None,
+                pooled=names_in(written.weights),
             ),
             notes=tuple(_notes(session, name, compiled, program, inplace, checks, clock)),
         )
@@ -209,6 +210,7 @@ def _verified(
         inplace=inplace.table,
         methods=compiled.record.methods,
         data=tuple(file.path for file in written.data),
+        weights=written.weights,
         lookups=compiled.objects.sidecar.lookups,
         records=compiled.objects.sidecar.delegates,
         notes=program.notes,

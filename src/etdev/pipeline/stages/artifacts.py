@@ -168,3 +168,5 @@ class WrittenProgram:
     program: WrittenFile
     data: tuple[WrittenFile, ...] = ()
     """The data files, sorted by name."""
+    weights: Path | None = None
+    """Path of the data file of ``external_weights``; None without this key."""

@@ -31,6 +31,7 @@ def write_files(linked: Program, data: DataFiles, staged: StagedTarget) -> Writt
     return WrittenProgram(
         program,
         tuple(_written(staged.data[name], partial(flat_tensor.write_into, file)) for name, file in files.items()),
+        None if data.weights is None else staged.data[data.weights].path,
     )
 
 

@@ -51,7 +51,7 @@ def externalize(program: m.Program, reserved: Collection[str] = ()) -> tuple[m.P
     tensors = {place: _outside(_tensor(program, place), key) for place, key in keys.items()}
     kept = {place: blob for place, (_, blob) in _constants(program) if place not in keys}
     outside = _without_constants(_with_tensors(program, tensors), kept)
-    moved = _movable_data(outside)
+    moved = movable_data(outside)
     pool: dict[Blob, int] = {}
     named: dict[str, NamedData] = {}
     for place, key in keys.items():
@@ -185,7 +185,7 @@ def returns_external_constant(program: m.Program) -> bool:
     return any(_is_returned(program, place) and _is_outside(tensor) for place, tensor in _tensors(program))
 
 
-def _movable_data(program: m.Program) -> list[m.NamedData]:
+def movable_data(program: m.Program) -> list[m.NamedData]:
     """Return the named data that can be moved to a data file."""
     if not _has_delegates(program):
         return []

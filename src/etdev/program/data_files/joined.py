@@ -22,6 +22,14 @@ def data_paths(data: DataArgument) -> tuple[Path, ...]:
     return (Path(data),) if isinstance(data, str | os.PathLike) else tuple(map(Path, data))
 
 
+def names_in(file: Path | None) -> frozenset[str]:
+    """Return the names of the data in a ``.ptd`` file. If ``file`` is None, there are none.
+
+    Raises :class:`~etdev.errors.ProgramError` for a malformed file.
+    """
+    return frozenset() if file is None else frozenset(item.key for item in flat_tensor.read(file).named_data)
+
+
 def read_joined(file: str | os.PathLike[str], data: DataArgument = ()) -> Program:
     """Read a ``.pte`` and move the data of its ``.ptd`` files, if any, into the program.
 
