@@ -30,6 +30,7 @@ from etdev.pipeline.results.result import CheckResult, DataFile, MethodResult, U
 from etdev.program import Blob, Program, flat_tensor, read, write
 from etdev.program import model as m
 from etdev.program.data_files.external import externalize
+from etdev.program.data_files.joined import names_in
 from etdev.verification.checks.budget import check_budget
 from etdev.verification.checks.growth import check_growth
 from etdev.verification.limits import Measured
@@ -68,6 +69,15 @@ def looking_up() -> Program:
     made = delegated()
     segments = (*made.segments, m.Segment(256, Blob(bytes(32))))
     return replace(made, segments=segments, named_data=(m.NamedData("weights", 2),))
+
+
+def tied(*sizes: int) -> Program:
+    """A program with constants of these sizes, whose delegate looks up the bytes of all of them by name."""
+    made = weighted(*sizes)
+    segments = (*made.segments, m.Segment(256, Blob(b"blob")), m.Segment(512, made.segments[0].data))
+    place = m.BackendDelegateDataReference(m.DataLocation.SEGMENT, 1)
+    plan = replace(made.execution_plan[0], delegates=(m.BackendDelegate("Own", place, ()),))
+    return replace(made, execution_plan=(plan,), segments=segments, named_data=(m.NamedData("weights", 2),))
 
 
 @pytest.fixture
@@ -309,7 +319,7 @@ def outside(folder: Path, before: Program) -> Program:
     weights.parent.mkdir(parents=True)
     flat_tensor.write(data, weights)
     beside = DataFile(name="w.ptd", size=weights.stat().st_size, sha256=file_sha256(weights))
-    write_report(folder, found, data=(beside,), weights=weight_bytes(before))
+    write_report(folder, found, data=(beside,), weights=weight_bytes(before, pooled=names_in(weights)))
     return found
 
 
@@ -318,6 +328,17 @@ def test_a_file_with_its_report_has_the_weights_beside_it(growth: Growth, folder
     outside(folder, before)
 
     assert growth("weights = 0", before, "old/cpu/tiny.pte").summary == "against old/cpu/tiny.pte: weights the same"
+
+
+def test_equal_bytes_in_a_data_file_are_one_part_of_the_growth(folder: Path) -> None:
+    """The data ``weights`` has the bytes of a constant, so the file of ``external_weights`` stores it once."""
+    made = project(folder, "budget.growth = { weights = 0 }", '[baseline]\nfrom = "old/cpu/tiny.pte"')
+    before, after = (tied(size) for size in (4, 8))
+    kept, data = outside(folder, before), folder / "old" / "cpu" / "w.ptd"
+    assert kept.named_data == ()
+    found = replace(measured(folder, after), pooled=names_in(data))
+
+    assert check_growth(made, "cpu", found, after).summary.endswith("; float32 [8] for aten::add.out +32 bytes")
 
 
 def test_what_is_beside_a_file_names_what_grew(growth: Growth, folder: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
@@ -24,7 +24,7 @@ from etdev.pipeline.results.figures import Figures
 from etdev.pipeline.results.report import REPORT, ReportError, find_report, read_report, report_beside
 from etdev.pipeline.results.result import TargetResult
 from etdev.program import Program
-from etdev.program.data_files.joined import read_joined
+from etdev.program.data_files.joined import names_in, read_joined
 from etdev.program.data_files.lookups import missing_data
 from etdev.program.footprint import program_buffers
 
@@ -42,6 +42,8 @@ class Baseline:
     """Path of the baseline's file; None if the file is not available."""
     banks: Mapping[int, str] = field(default_factory=dict)
     """Maps a memory id in the baseline's file to the name of its bank; empty if no banks are known."""
+    pooled: Collection[str] = ()
+    """Names of the data in the baseline's file of ``external_weights``; empty if this file is not available."""
     more_weights: str | None = None
     """Reason why the figure ``weights`` may be too small, with advice; None if the figure is exact.
 
@@ -111,7 +113,8 @@ def _of_build(name: str, figures: Figures, built: TargetResult, file: Path) -> B
         if not path.is_file() or file_sha256(path) != digest:
             return Baseline(name, figures)
     banks = {bank.index: bank.name for bank in built.banks.banks} if built.banks is not None else {}
-    return Baseline(name, figures, read_joined(file, tuple(data)), file, banks)
+    weights = next((file.with_name(PurePath(item.name).name) for item in built.data if not item.of_delegates), None)
+    return Baseline(name, figures, read_joined(file, tuple(data)), file, banks, names_in(weights))
 
 
 def _from_file(name: str, file: Path, banks: Mapping[int, str]) -> Baseline:
@@ -128,7 +131,7 @@ def _from_file(name: str, file: Path, banks: Mapping[int, str]) -> Baseline:
     on_host = {buffer.index for buffer in program_buffers(program) if buffer.device == str(HOST)}
     names = {index: bank for index, bank in banks.items() if index in on_host}
     figures = measure_program(program, file.stat().st_size, banks=names)
-    return Baseline(name, figures, program, file, names, _why_more_weights(name, program))
+    return Baseline(name, figures, program, file, names, more_weights=_why_more_weights(name, program))
 
 
 def _why_more_weights(name: str, program: Program) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -61,6 +61,8 @@ class _File:
     path: Path
     banks: Mapping[int, str]
     """Maps a memory id in this file to the name of its bank."""
+    pooled: Collection[str]
+    """Names of the data in the file's ``external_weights``."""
 
 
 @dataclass(frozen=True)
@@ -124,12 +126,17 @@ class _Comparison:
             advise(self.project, self.target, self.measured, f"budget.growth.{key}", key, *figure.place),
         )
 
+    @property
+    def _new(self) -> _File:
+        found = self.measured
+        return _File(self.program, found.path, found.banks, found.pooled)
+
     def _cause(self, figure: _Figure) -> str:
         """Describe the parts that grew or, if no part is known to have grown, the largest parts of the new file."""
-        parts, before = figure.parts(_File(self.program, self.measured.path, self.measured.banks)), self.baseline
+        parts, before = figure.parts(self._new), self.baseline
         is_known = not figure.is_bank or set(figure.place) <= set(before.banks.values())
         if before.program is not None and before.file is not None and is_known:
-            grown = parts.grown_since(figure.parts(_File(before.program, before.file, before.banks)))
+            grown = parts.grown_since(figure.parts(_File(before.program, before.file, before.banks, before.pooled)))
             if grown:
                 return grown
         return parts.largest()
@@ -142,7 +149,7 @@ def _figures(key: str, baseline: Baseline, found: Figures, banks: Mapping[int, s
             yield _Figure("file", before.file, found.file, lambda file: section_parts(file.path))
         case "weights":
             is_least = baseline.more_weights is not None
-            yield _Figure("weights", before.weights, found.weights, lambda file: weight_parts(file.program), is_least)
+            yield _Figure("weights", before.weights, found.weights, _weights, is_least)
         case "copies":
             yield _Figure("copies in a call", before.copies, found.copies, _most_copies)
         case "memory":
@@ -155,6 +162,10 @@ def _figures(key: str, baseline: Baseline, found: Figures, banks: Mapping[int, s
                     parts = partial(_memory_of_bank, name)
                     size = (found.banks or {})[name]
                     yield _Figure(f"memory of bank {name}", known[name], size, parts, place=(name,), is_bank=True)
+
+
+def _weights(file: _File) -> Parts:
+    return weight_parts(file.program, pooled=file.pooled)
 
 
 def _memory_of(device: str, file: _File) -> Parts:
