@@ -282,6 +282,22 @@ def test_each_config_has_a_lock_of_its_own(config: str, lock: str, tmp_path: Pat
             ["the native library a.so has changed"],
         ),
         (
+            {"run": {"baseline": None, "native libraries": {}}},
+            {"run": {"baseline": "ab", "native libraries": {"a.so": "1"}}},
+            [
+                "the baseline is compared now, and was not before",
+                "the native library a.so is used now, and was not before",
+            ],
+        ),
+        (
+            {"run": {"baseline": "ab", "native libraries": {"a.so": "1", "b.so": "2"}}},
+            {"run": {"baseline": None, "native libraries": {"b.so": "2"}}},
+            [
+                "the baseline is not compared now, and was before",
+                "the native library a.so is not used now, and was before",
+            ],
+        ),
+        (
             {"bases": {"model.entry": "."}},
             {"bases": {"model.entry": ".."}},
             ['the folder of the modules in model.entry is "..", and was "."'],

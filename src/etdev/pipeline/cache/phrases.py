@@ -55,11 +55,20 @@ def _change(key: str, old: object, new: object, target: str) -> Change:
         if key.startswith(prefix):
             name = phrase.format(key[len(prefix) :])
             return Change(key, f"{name} is {shown(new)}, and was {shown(old)}")
-    for prefix, phrase in _DIGESTS.items():
+    for prefix, (phrase, used) in _DIGESTS.items():
         if key.startswith(prefix):
-            return Change(key, f"{phrase.format(key[len(prefix) :])} has changed")
+            return Change(key, f"{phrase.format(key[len(prefix) :])} {_digest_change(old, new, used)}")
     name = _config_key(key, target)
     return Change(name, f"{name} is {shown(new)}, and was {shown(old)}")
+
+
+def _digest_change(old: object, new: object, used: str) -> str:
+    """Return a phrase for a file that changed, or that only one of two builds used, for example with --no-verify."""
+    if old in (None, _ABSENT):
+        return f"is {used} now, and was not before"
+    if new in (None, _ABSENT):
+        return f"is not {used} now, and was before"
+    return "has changed"
 
 
 def _config_key(key: str, target: str) -> str:
@@ -114,10 +123,10 @@ _PHRASES = {
 }
 """Phrases for facts with a readable value, by the beginning of the key; the rest of the key is inserted."""
 _DIGESTS = {
-    "run.baseline": "the baseline",
-    "run.native libraries.": "the native library {}",
+    "run.baseline": ("the baseline", "compared"),
+    "run.native libraries.": ("the native library {}", "used"),
 }
-"""Phrases for facts whose value is a digest."""
+"""Phrases for facts whose value is a digest: the noun, and the participle for what a build does with it."""
 _COPIES = {
     "banks.alignment": "memory.alignment",
     "banks.order": "memory.order",
