@@ -19,6 +19,7 @@ from etdev.pipeline.cache.digests import Digests, digest_of_names
 from etdev.pipeline.cache.entries import Entry, Facts, Output, Reads, differences, flattened
 from etdev.pipeline.cache.store import Store
 from support.projects import LINEAR_CONFIG, make_project
+from support.reports import write_report
 
 FACTS = Facts(settings={"a": 1}, versions={"etdev": "1"})
 
@@ -231,13 +232,33 @@ def test_each_config_has_a_lock_of_its_own(config: str, lock: str, tmp_path: Pat
     project = make_project(tmp_path, LINEAR_CONFIG + "\n[targets.cpu]\n")
     loaded = replace(project.loaded, path=tmp_path / config)
     (tmp_path / config).touch()
-    before = digest_of_names(tmp_path)
+    before = digest_of_names(tmp_path, project.out)
     place = replace(project, loaded=loaded).lock
     assert place == tmp_path / lock
     place.touch()
-    assert digest_of_names(tmp_path) == before
+    assert digest_of_names(tmp_path, project.out) == before
     (tmp_path / "other.lock").touch()
-    assert digest_of_names(tmp_path) != before
+    assert digest_of_names(tmp_path, project.out) != before
+
+
+@pytest.mark.parametrize("out", ["out", "out/board"])
+def test_output_folders_add_no_name_to_the_folder_around_them(out: str, tmp_path: Path) -> None:
+    """The config's own output folder from the start, and those of other configs once they have results."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    project = make_project(
+        folder, LINEAR_CONFIG.replace("name =", f"out = '{out}'\n    name =", 1) + "\n[targets.cpu]\n"
+    )
+    before = digest_of_names(folder, project.out)
+    project.out.mkdir(parents=True)
+    other = folder / "other"
+    other.mkdir()
+    (other / "m.pte").touch()
+    result = write_report(other / "m.pte")
+    (other / "results.json").write_text(result.model_dump_json(), encoding="utf-8")
+    assert digest_of_names(folder, project.out) == before == digest_of_names(folder / "../project", project.out)
+    (other / "results.json").write_text("{}")
+    assert digest_of_names(folder, project.out) != before
 
 
 @pytest.mark.parametrize(

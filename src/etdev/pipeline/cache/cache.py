@@ -70,9 +70,8 @@ class Cache:
 
         Ignore a build if one of its output files is no longer in the store.
         """
-        root = project.loaded.root
         for entry in self.store.entries(project.name, target, level, facts):
-            if next(changes(entry.reads, root, self.digests), None) is None and all(
+            if next(changes(entry.reads, project, self.digests), None) is None and all(
                 self.store.holds(output) for output in entry.outputs.values()
             ):
                 return entry
@@ -201,7 +200,7 @@ class Cache:
         return Reads(
             files={**found, **gone},
             folders={
-                _relative(Path(folder), root): digest_of_names(Path(folder))
+                _relative(Path(folder), root): digest_of_names(Path(folder), project.out)
                 for folder in sorted(seen.folders)
                 if Path(folder).is_dir()
             },

@@ -9,19 +9,18 @@ from pathlib import Path
 from etdev.config.module_files import MODULE_ENDS
 from etdev.pipeline.cache.digests import Digests, digest_of_names
 from etdev.pipeline.cache.entries import ABSENT, Difference, Reads
+from etdev.pipeline.project import Project
 from etdev.pipeline.project.versions import package_version
 
 
-def changes(reads: Reads, root: Path, digests: Digests) -> Iterator[Difference]:
-    """Yield each change of the files, folders and packages in ``reads`` since a build read them.
-
-    ``root`` is the config's folder.
-    """
+def changes(reads: Reads, project: Project, digests: Digests) -> Iterator[Difference]:
+    """Yield each change of the files, folders and packages in ``reads`` since a build read them."""
+    root = project.loaded.root
     for name, digest in reads.files.items():
         yield from _file(root / name, name, digest, digests)
     for name, digest in reads.folders.items():
         try:
-            if digest_of_names(root / name) != digest:
+            if digest_of_names(root / name, project.out) != digest:
                 yield Difference("folder", name, f"files were added to {name} or removed from it")
         except OSError:
             yield Difference("gone", name, f"the folder {name} does not exist any more, or cannot be read")

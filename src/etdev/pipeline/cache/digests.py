@@ -11,8 +11,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from etdev.config.limits import RESULTS
 from etdev.config.parsing.config_files import SUFFIXES, lock_name
 from etdev.files import open_file
+from etdev.pipeline.results.report import find_report
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS digests (
@@ -95,15 +97,23 @@ class Digests:
         return self._known[name]
 
 
-def digest_of_names(folder: Path) -> str:
+def digest_of_names(folder: Path, out: Path) -> str:
     """Return the digest of the names in a folder. Raises OSError.
 
-    Ignore hidden names, and names of files that Python or etdev adds.
+    Ignore hidden names, and names that Python or etdev adds. Such a name may be the output folder ``out``, a folder
+    around it, or the output folder of another config.
     """
     names = os.listdir(folder)
     own = {_OUTPUT, *(lock_name(name) for name in names if name.endswith(SUFFIXES))}
-    seen = sorted(name for name in names if not name.startswith((".", "__pycache__")) and name not in own)
-    return digest_of_text("\n".join(seen))
+    seen = (name for name in names if not name.startswith((".", "__pycache__")) and name not in own)
+    return digest_of_text("\n".join(sorted(name for name in seen if not _is_output(folder / name, out))))
+
+
+def _is_output(path: Path, out: Path) -> bool:
+    if Path(os.path.abspath(out)).is_relative_to(os.path.abspath(path)):
+        return True
+    results = path / RESULTS
+    return results.is_file() and find_report(results) is not None
 
 
 def digest_of_text(text: str) -> str:

@@ -179,7 +179,7 @@ def differs(project: Project, name: str, locked: LockedTarget, now: Facts, diges
     """Yield the differences between a target's current inputs and the inputs in the lock."""
     yield from differences(Facts(settings=locked.settings, versions=locked.versions), now, name)
     was = Reads(files=locked.files, folders=locked.folders, packages=locked.packages)
-    yield from changes(was, project.loaded.root, digests)
+    yield from changes(was, project, digests)
 
 
 def _input_changes(project: Project, lock: Lock, name: str, now: Facts, digests: Digests) -> Iterator[str]:

@@ -48,7 +48,7 @@ def _explain(project: Project, target: str, level: Level, facts: Facts, cache: C
 
 def _differences(entry: Entry, facts: Facts, project: Project, target: str, cache: Cache) -> Iterator[Difference]:
     yield from differences(entry.facts, facts, target)
-    yield from changes(entry.reads, project.loaded.root, cache.digests)
+    yield from changes(entry.reads, project, cache.digests)
     for name, output in entry.outputs.items():
         if not cache.store.holds(output):
             yield Difference("output", name, f"{name} is no longer in the cache")
