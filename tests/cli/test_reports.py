@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +13,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cli.test_render import RESULT
+from cli.test_render import GOOD_RUNTIME, RESULT, answer, checks, target
 from etdev import errors
 from etdev.cli import app
+from etdev.cli.rendering.build_result import render_result
+from etdev.cli.rendering.detail import Detail
 from etdev.cli.reports import findings as found_in
 from etdev.cli.reports import markdown
 from etdev.cli.reports.findings import Finding, at
@@ -311,9 +314,37 @@ def test_the_report_of_a_build() -> None:
 
     assert title.startswith("### etdev: digits, ")
     assert rows.startswith("| target | result | file | memory | copies in a call | delegated |\n")
-    for target in RESULT.targets:
-        assert f"| `{target.name}` | " in rows
-        assert f"<summary><code>{target.name}</code></summary>" in rows
+    for built in RESULT.targets:
+        assert f"| `{built.name}` | " in rows
+        assert f"<summary><code>{built.name}</code></summary>" in rows
+
+
+def test_the_report_of_a_build_has_the_verdict_of_the_terminal() -> None:
+    text = markdown.of_result(RESULT, [])
+    last = render_result(RESULT, Detail.LINE, io.StringIO()).splitlines()[-1]
+
+    assert text.splitlines()[0] == f"### etdev: {last.replace(': ', ', ', 1)}"
+    assert "| `unmet` | **without a required check (device)** | " in text
+    assert "| `several-methods` | **missed a gate (runtime)** | " in text
+
+
+def test_a_limit_that_was_not_compared_is_in_the_report_of_a_build() -> None:
+    ram = answer("budget", "not run", summary="budget.ram: no CMake was found", unjudged="etdev.toml:9:1")
+    found = target("cpu", checks(runtime=GOOD_RUNTIME, budget=ram))
+    verdict = "good except for a limit that was not compared (budget)"
+    text = markdown.of_result(RESULT.model_copy(update={"targets": (found,)}), [])
+
+    assert text.startswith(f"### etdev: digits, 1 target, 1 {verdict}\n")
+    assert f"| `cpu` | {verdict} | " in text
+
+
+def test_overrides_are_in_the_report_of_a_build() -> None:
+    """The report on a trial must not pass for that of the config."""
+    portable, gpu = markdown.of_result(RESULT, []).split("<summary>")[1:3]
+
+    assert '* set: `methods.forward.samples = "data:few"`\n' in portable
+    assert '* set: `targets.portable.memory.planner = "naive"`\n' in portable
+    assert [line for line in gpu.splitlines() if "targets." in line] == ["* set: `targets.gpu.budget.copies = 7`"]
 
 
 def test_the_memory_of_banks_is_in_the_report_of_a_build(tmp_path: Path) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -16,8 +15,13 @@ from etdev.cli.rendering.detail import Detail
 from etdev.cli.rendering.link_decisions import decision_lines, describe_order, kind_name
 from etdev.cli.rendering.output import paint
 from etdev.cli.rendering.text import count, escaped, line, lines, printable
-from etdev.config.check_names import unjudged_level
-from etdev.config.keys import toml_name
+from etdev.cli.rendering.verdict import (
+    check_names,
+    describe_verdict,
+    override_texts,
+    target_verdict,
+    unjudged_checks,
+)
 from etdev.decisions import TilingDecision
 from etdev.pipeline.results.decision_counts import KINDS
 from etdev.pipeline.results.never_ran import never_ran
@@ -43,11 +47,11 @@ def render_result(result: BuildResult, shown: Detail, stream: TextIO | None = No
     if shown is Detail.LINE:
         texts = [text for target in result.targets for text in _one_line(result, target, stream)]
         texts += [text for failed in result.failed for text in _failed_lines(failed, stream)]
-        return "\n".join([*texts, _verdict(result)]) + "\n"
+        return "\n".join([*texts, _summary(result)]) + "\n"
     block = _short_lines if shown is Detail.SHORT else partial(_target_lines, verbose=shown is Detail.DECISIONS)
     blocks = ["\n".join(block(result, target, stream)) for target in result.targets]
     blocks += ["\n".join(_failed_lines(failed, stream)) for failed in result.failed]
-    return "\n\n".join([*blocks, *_notes(result.notes), _verdict(result)]) + "\n"
+    return "\n\n".join([*blocks, *_notes(result.notes), _summary(result)]) + "\n"
 
 
 def render_files(result: FilesResult, shown: Detail, stream: TextIO | None = None) -> str:
@@ -66,6 +70,10 @@ def render_files(result: FilesResult, shown: Detail, stream: TextIO | None = Non
     return "\n\n".join([*blocks, *_notes(result.notes), f"{count(number, 'file')}, {verdict}"]) + "\n"
 
 
+def _summary(result: BuildResult) -> str:
+    return f"{result.project}: {describe_verdict(result)}"
+
+
 def _notes(texts: Sequence[str]) -> list[str]:
     """Return a list with one block of all notes on the build or verification. Without notes, the list is empty."""
     return ["\n".join(f"note: {text}" for text in texts)] if texts else []
@@ -79,22 +87,24 @@ def _checked_file_lines(file: FileResult, stream: TextIO) -> Iterator[str]:
 
 def _file_kind(file: FileResult) -> str:
     if file.status == "rejected":
-        return f"rejected ({_names(check for check in file.checks if check.status == 'failed')})"
+        return f"rejected ({check_names(check for check in file.checks if check.status == 'failed')})"
     if file.unmet:
-        return f"without a required check ({_names(file.unmet)})"
+        return f"without a required check ({check_names(file.unmet)})"
     return "good in all checks that ran"
 
 
 def _one_line(result: BuildResult, target: TargetResult, stream: TextIO) -> Iterator[str]:
     memory = f", {_sizes(target.memory)} planned" if target.memory else ""
+    keys = len(override_texts(result, target))
+    stated = f", {count(keys, 'key')} overridden" if keys else ""
     heading = paint(target.name, stream=stream)
-    yield f"{heading}  {_kind(target)}, {format_size(target.size)}{memory}  {_place(result, target)}"
+    yield f"{heading}  {target_verdict(target)}, {format_size(target.size)}{memory}{stated}  {_place(result, target)}"
     yield from _failed_check_lines(target.checks, stream)
 
 
 def _short_lines(result: BuildResult, target: TargetResult, stream: TextIO) -> Iterator[str]:
     yield f"{paint(target.name, stream=stream)}  {_place(result, target)}  {format_size(target.size)}"
-    yield from _override_lines(result, target)
+    yield from lines("set", override_texts(result, target))
     yield from _data_lines(target)
     if target.banks is not None:
         yield from bank_lines(target.banks, [method.buffers for method in target.methods])
@@ -117,22 +127,14 @@ def _short_verification(checks: Sequence[CheckResult], unmet: Sequence[CheckResu
     unasked = sum(check.summary in NOTHING_TO_ASK for check in skipped)
     others = [check for check in skipped if check.summary not in NOTHING_TO_ASK]
     counts = [f"{passed} passed"] if passed or not failed else []
-    counts += [f"{len(failed)} failed ({_names(failed)})"] if failed else []
+    counts += [f"{len(failed)} failed ({check_names(failed)})"] if failed else []
     counts += [f"{unasked} not needed"] if unasked else []
-    counts += [f"{len(others)} not run ({_names(others)})"] if others else []
+    counts += [f"{len(others)} not run ({check_names(others)})"] if others else []
     yield line("checks", ", ".join(counts))
     yield from _failed_check_lines(checks, stream)
     yield from _unmet_lines(unmet, stream)
-    for check in _unjudged(others):
+    for check in unjudged_checks(others):
         yield line(check.name, f"{paint('not run', _COLOURS['not run'], stream=stream)}  {escaped(check.summary)}")
-
-
-def _unjudged(checks: Iterable[CheckResult]) -> list[CheckResult]:
-    """Return the checks that did not compare a limit of the config.
-
-    ``growth`` is left out: a first build has no baseline.
-    """
-    return [check for check in checks if check.unjudged is not None and unjudged_level(check.name) == "warning"]
 
 
 def _place(result: BuildResult, target: TargetResult) -> Path:
@@ -156,13 +158,6 @@ def _greedy(target: TargetResult) -> dict[str, int]:
     return found
 
 
-def _override_lines(result: BuildResult, target: TargetResult) -> list[str]:
-    """Return the values that environment variables and ``--set`` stated, without those of other targets."""
-    own = f"targets.{toml_name(target.name)}."
-    found = {key: value for key, value in result.overrides.items() if key.startswith(own) or key[:8] != "targets."}
-    return lines("set", [printable(f"{key} = {json.dumps(value)}") for key, value in found.items()])
-
-
 def _data_lines(target: TargetResult) -> Iterator[str]:
     for data in target.data:
         yield line("data", f"{data.name}  {format_size(data.size)} ({data.size:,} bytes)")
@@ -181,7 +176,7 @@ def _target_lines(result: BuildResult, target: TargetResult, stream: TextIO, *, 
     scheme = f", {target.quantize}" if target.quantize else ""
     heading = paint(target.name, stream=stream)
     yield f"{heading}  {_place(result, target)}  {format_size(target.size)} ({target.size:,} bytes{scheme})"
-    yield from _override_lines(result, target)
+    yield from lines("set", override_texts(result, target))
     yield from _data_lines(target)
     for method in target.methods:
         label = "ops" if len(target.methods) == 1 else method.name
@@ -352,32 +347,8 @@ def _not_run_lines(skipped: Sequence[CheckResult]) -> Iterator[str]:
         groups.setdefault(check.summary, []).append(check)
     found: dict[str, list[str]] = {}
     for reason, checks in groups.items():
-        found.setdefault("" if reason in NOTHING_TO_ASK else reason, []).append(f"{_names(checks)}: {escaped(reason)}")
+        found.setdefault("" if reason in NOTHING_TO_ASK else reason, []).append(
+            f"{check_names(checks)}: {escaped(reason)}"
+        )
     for texts in found.values():
         yield line("not run", "; ".join(texts))
-
-
-def _verdict(result: BuildResult) -> str:
-    kinds = Counter(_kind(target) for target in result.targets)
-    kinds.update(f"failed ({failed.errors[0].rule})" for failed in result.failed)
-    kinds.update({"not started": len(result.not_built)} if result.not_built else {})
-    count = kinds.total()
-    text = ", ".join(f"{'all' if number == count > 1 else number} {kind}" for kind, number in kinds.items())
-    return f"{result.project}: {count} target{'s' * (count > 1)}, {text}"
-
-
-def _kind(target: TargetResult) -> str:
-    if target.status == "built" and target.unmet:
-        return f"without a required check ({_names(target.unmet)})"
-    failed = _names(check for check in target.checks if check.status == "failed")
-    ran = [check.name for check in target.checks if check.status == "passed"]
-    built = "good" if "runtime" in ran else "good in the replay" if "replay" in ran else "built but not run"
-    if unjudged := _names(_unjudged(target.checks)):
-        built += f" except for a limit that was not compared ({unjudged})"
-    return {"built": built, "gate failed": f"missed a gate ({failed})", "rejected": f"rejected ({failed})"}[
-        target.status
-    ]
-
-
-def _names(checks: Iterable[CheckResult]) -> str:
-    return ", ".join(check.name for check in checks)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from etdev.cli.rendering.text import count, escaped, printable
+from etdev.cli.rendering.verdict import describe_verdict, override_texts, target_verdict
 from etdev.cli.reports.findings import Finding, Level
 from etdev.units import format_share, format_size
 
@@ -83,16 +84,14 @@ def of_findings(heading: str, findings: Sequence[Finding]) -> str:
 def of_result(result: BuildResult, findings: Sequence[Finding]) -> str:
     """Return the report of a build or a verification: verdict, figures of each target, findings, checks."""
     missing = [*(target.name for target in result.failed), *result.not_built]
-    number = len(result.targets) + len(missing)
-    bad = sum(target.exit_code != 0 for target in result.targets) + len(missing)
-    verdict = f"{bad} of {number} not good" if bad else "good"
-    blocks = [f"### etdev: {prose(result.project)}, {count(number, 'target')}, {verdict}"]
+    blocks = [f"### etdev: {prose(result.project)}, {prose(describe_verdict(result))}"]
     head = ("target", "result", "file", "memory", "copies in a call", "delegated")
     rows = [*map(_target_row, result.targets), *((code(name), "not built", "", "", "", "") for name in missing)]
     blocks.append(table(head, rows))
     blocks += findings_table(findings)
     for target in result.targets:
-        lines = [*_check_lines(target.checks), *(f"* note: {prose(note)}" for note in target.notes)]
+        lines = [f"* set: {code(text)}" for text in override_texts(result, target)]
+        lines += [*_check_lines(target.checks), *(f"* note: {prose(note)}" for note in target.notes)]
         blocks.append(details(code_html(target.name), ["\n".join(lines)]))
     blocks += [f"note: {prose(note)}" for note in result.notes]
     return "\n\n".join(blocks) + "\n"
@@ -117,7 +116,10 @@ def code_html(text: str) -> str:
 
 def _target_row(target: TargetResult) -> tuple[str, ...]:
     figures = target.figures
-    status = _status(target.status, target.checks) + (", a required check did not run" if target.unmet else "")
+    verdict = prose(target_verdict(target))
+    status = f"**{verdict}**" if target.exit_code else verdict
+    if target.unmet and target.status != "built":
+        status += ", a required check did not run"
     if figures is None:
         return code(target.name), status, format_size(target.size), "", "", ""
     banks = {f"bank {prose(name)}": size for name, size in (figures.banks or {}).items()}

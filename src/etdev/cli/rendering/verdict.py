@@ -1,0 +1,56 @@
+"""Verdicts on builds and verifications, in the words that all outputs share."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+
+from etdev.cli.rendering.text import printable
+from etdev.config.check_names import unjudged_level
+from etdev.config.keys import toml_name
+from etdev.pipeline.results.result import BuildResult, CheckResult, TargetResult
+
+
+def describe_verdict(result: BuildResult) -> str:
+    """Return the number of targets with each verdict, such as ``2 targets, all good``."""
+    kinds = Counter(target_verdict(target) for target in result.targets)
+    kinds.update(f"failed ({failed.errors[0].rule})" for failed in result.failed)
+    kinds.update({"not started": len(result.not_built)} if result.not_built else {})
+    count = kinds.total()
+    text = ", ".join(f"{'all' if number == count > 1 else number} {kind}" for kind, number in kinds.items())
+    return f"{count} target{'s' * (count > 1)}, {text}"
+
+
+def target_verdict(target: TargetResult) -> str:
+    """Return the verdict on a target, such as ``good`` or ``missed a gate (budget)``."""
+    if target.status == "built" and target.unmet:
+        return f"without a required check ({check_names(target.unmet)})"
+    failed = check_names(check for check in target.checks if check.status == "failed")
+    ran = [check.name for check in target.checks if check.status == "passed"]
+    built = "good" if "runtime" in ran else "good in the replay" if "replay" in ran else "built but not run"
+    if unjudged := check_names(unjudged_checks(target.checks)):
+        built += f" except for a limit that was not compared ({unjudged})"
+    return {"built": built, "gate failed": f"missed a gate ({failed})", "rejected": f"rejected ({failed})"}[
+        target.status
+    ]
+
+
+def unjudged_checks(checks: Iterable[CheckResult]) -> list[CheckResult]:
+    """Return the checks that did not compare a limit of the config.
+
+    ``growth`` is left out: a first build has no baseline.
+    """
+    return [check for check in checks if check.unjudged is not None and unjudged_level(check.name) == "warning"]
+
+
+def check_names(checks: Iterable[CheckResult]) -> str:
+    """Return the names of checks as text."""
+    return ", ".join(check.name for check in checks)
+
+
+def override_texts(result: BuildResult, target: TargetResult) -> list[str]:
+    """Return the values that environment variables and ``--set`` stated, without those of other targets."""
+    own = f"targets.{toml_name(target.name)}."
+    found = {key: value for key, value in result.overrides.items() if key.startswith(own) or key[:8] != "targets."}
+    return [printable(f"{key} = {json.dumps(value)}") for key, value in found.items()]
