@@ -20,9 +20,10 @@ from etdev.pipeline.project.places import object_place
 from etdev.pipeline.project.quiet import quiet_libraries
 from etdev.pipeline.results.result import UndelegatedOps
 from etdev.pipeline.stages import lower as stage
-from etdev.pipeline.stages.artifacts import Delegation
+from etdev.pipeline.stages.artifacts import Delegation, ExportedModel
 from etdev.pipeline.stages.emit import emit_object
 from etdev.pipeline.stages.lower import lower_model, require_backends
+from etdev.pipeline.stages.lower_errors import translated_lowering
 from etdev.program.analysis.effects import operator_name
 from etdev.program.model import Bool, Double, Int, String
 from support.stages import Failure, check_failure, emit, lower, prepare
@@ -346,7 +347,8 @@ LOWERING = {
             LowerError,
             TARGET,
             f"aten.slice.Tensor ({AT}) takes a size from a tensor's value, and ExecuTorch cannot lower it",
-            "select with a mask, `x[torch.arange(x.shape[0]) < n]` instead of `x[:n]`, or cut outside of the model",
+            "select with a mask, `x[torch.arange(x.shape[0]) < n]` instead of `x[:n]`, or cut outside of the model; "
+            "run with -v for the whole trace",
         ),
     ),
     "constants in a method without inputs": (
@@ -441,6 +443,35 @@ def test_what_only_an_older_version_cannot_lower(
         check_failure(lambda: lower(made), failure)
     else:
         assert lower(made).delegations[0].delegated_ops
+
+
+@pytest.mark.parametrize(
+    ("executing", "message", "hint"),
+    [
+        pytest.param(
+            "\n\nWhile executing %view : call_function[target=torch.ops.aten.view.default](args = (%x, [%n]))",
+            "aten.view.default takes a size from a tensor's value, and ExecuTorch cannot lower it",
+            "compute with the maximum size, and select from the result with a mask; run with -v for the whole trace",
+            id="of an op",
+        ),
+        pytest.param(
+            "",
+            "lowering target 'cpu' failed (no partitioner): ValueError: Could not guard on data-dependent expression "
+            "u5 < 0",
+            "run with -v for the whole trace",
+            id="of a pass or a partitioner",
+        ),
+    ],
+)
+def test_guards_on_the_value_of_a_tensor(
+    project: Callable[..., Project], executing: str, message: str, hint: str
+) -> None:
+    def lower_something() -> None:
+        with translated_lowering(made, "cpu", [], ExportedModel({}, {}, {}, {})):
+            raise ValueError(f"Could not guard on data-dependent expression u5 < 0{executing}")
+
+    made = project(_config(), model=_model("return x + 1"))
+    check_failure(lower_something, Failure(LowerError, TARGET, message, hint))
 
 
 @pytest.mark.nightly

@@ -92,8 +92,9 @@ def _explain_lowering(
             where=where,
             hint="return the new value from the branch or the loop, and copy it to the buffer afterwards",
         )
-    if _DATA_DEPENDENT.search(text):
-        return _data_dependent(project, text, where)
+    executing = _EXECUTING.search(text)
+    if executing and _DATA_DEPENDENT.search(text):
+        return _data_dependent(executing["op"], _line_in(project, text), where)
     if _LIFTED.search(text):
         return LowerError(
             "ExecuTorch cannot lower a method that has no inputs and uses several constants",
@@ -113,17 +114,17 @@ def _explain_lowering(
     )
 
 
-def _data_dependent(project: Project, text: str, where: str) -> LowerError:
+def _data_dependent(op: str, line: str, where: str) -> LowerError:
     """Return the error for an op whose result has a size that depends on the values of a tensor."""
-    executing = _EXECUTING.search(text)
-    op = executing["op"] if executing else "an op"
-    cuts = op.startswith("aten.slice.")
+    remedy = (
+        "select with a mask, `x[torch.arange(x.shape[0]) < n]` instead of `x[:n]`, or cut outside of the model"
+        if op.startswith("aten.slice.")
+        else "compute with the maximum size, and select from the result with a mask"
+    )
     return LowerError(
-        f"{op}{_line_in(project, text)} takes a size from a tensor's value, and ExecuTorch cannot lower it",
+        f"{op}{line} takes a size from a tensor's value, and ExecuTorch cannot lower it",
         where=where,
-        hint="select with a mask, `x[torch.arange(x.shape[0]) < n]` instead of `x[:n]`, or cut outside of the model"
-        if cuts
-        else "compute with the maximum size, and select from the result with a mask",
+        hint=f"{remedy}; {_VERBOSE}",
     )
 
 
