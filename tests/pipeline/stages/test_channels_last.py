@@ -107,7 +107,7 @@ def test_convolutions_read_channels_last_and_the_results_stay(channels: int) -> 
                 assert value.dim_order() == (0, 2, 3, 1)
                 assert all(type(size) is int for size in value.shape)
     for one, other in zip(before, after, strict=True):
-        torch.testing.assert_close(one, other)
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)  # Convolutions sum in another order.
         assert one.stride() == other.stride()
 
     code = module.code
@@ -129,7 +129,7 @@ def test_all_operands_of_an_op_have_one_order(model: nn.Module) -> None:
     found = module(image)
     pairs = zip(wanted, found, strict=True) if isinstance(wanted, tuple) else [(wanted, found)]
     for one, other in pairs:
-        torch.testing.assert_close(one, other)
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)  # Convolutions sum in another order.
 
 
 @pytest.mark.parametrize(
