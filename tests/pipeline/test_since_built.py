@@ -42,9 +42,10 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def built(original: Path, tmp_path: Path) -> Path:
-    """A copy of it, with what was built."""
+def built(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, with what was built: the working folder."""
     shutil.copytree(original, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
@@ -87,6 +88,15 @@ def test_what_has_changed_is_named(change: Callable[[Path], object], said: str, 
     assert found.said is not None
     assert found.said.startswith("since it was built, ")
     assert found.said.endswith(": run `etdev build cpu` to build it again")
+
+
+def test_the_command_names_a_config_that_is_not_the_default(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reproducer: the command was printed without `-c`, and failed in the folder of the user."""
+    append("model.py")(built)
+    monkeypatch.chdir(built.parent)
+    said = since(built).said
+    assert said is not None
+    assert said.endswith(f": run `etdev build -c {built.name}/etdev.toml cpu` to build it again")
 
 
 @pytest.mark.parametrize("change", [append("unused.py"), append("etdev.toml")], ids=["a file not read", "a comment"])

@@ -10,7 +10,7 @@ import pytest
 from etdev.config.tables.schemes import CortexM, Int8DynamicInt4Weight, Pt2eXnnpack, Scheme
 from etdev.decisions import TilingDecision
 from etdev.pipeline.project import Project
-from etdev.pipeline.results.result import MethodResult
+from etdev.pipeline.results.result import MethodResult, QuantizedTensor, UndelegatedOps
 from etdev.program import model as m
 from etdev.verification.advice import advise, more_accurate
 from etdev.verification.limits import Measured
@@ -52,6 +52,27 @@ def test_state_that_takes_much_of_the_memory(project: Callable[..., Project], st
     found = program(method([*values, *kept], [sin(0, 1)], outputs=(1,)))
 
     assert advise(made, "cpu", Measured(Path("p.pte"), 0, found), "budget.memory", "memory", "cpu") == expected
+
+
+def test_a_delegate_that_an_op_splits_and_floats_at_the_ends(project: Callable[..., Project]) -> None:
+    """A reproducer: the remedies of a vision model were an op and `io`, and the advice named neither."""
+    made = project(CONFIG + 'partitioners = [{ backend = "xnnpack" }]\n' + INT8, model="")
+    found = program(method([tensor(32, at=0), tensor(32, at=128)], [sin(0, 1)], outputs=(1,)))
+    mean = UndelegatedOps(op="aten.mean.dim", count=1, reasons=("xnnpack: only keepdim=True",), source="model.py:20")
+    relu = UndelegatedOps(op="aten.relu", count=9)
+    split = method_result(delegate_calls={"XnnpackBackend": 2}, undelegated=(relu, mean))
+    change = "change `aten.mean.dim` (model.py:20), which splits the delegate, because xnnpack: only keepdim=True, "
+    ends = "take and return integers (`io.forward.quantized`), "
+
+    def advice(item: MethodResult) -> str:
+        measured = Measured(Path("p.pte"), 0, found, (item,))
+        return advise(made, "cpu", measured, "budget.memory", "memory", "cpu")
+
+    assert advice(split) == change + ends + INPUTS
+    assert advice(split.model_copy(update={"delegate_calls": {"XnnpackBackend": 1}})) == ends + INPUTS
+    integers = QuantizedTensor(name="x", dtype="int8", scale=1, zero_point=0, quant_min=-128, quant_max=127)
+    whole = {"undelegated": (relu,), "quantized": (integers,)}
+    assert advice(split.model_copy(update=whole)) == INPUTS
 
 
 INT8 = """quantize = "int8"

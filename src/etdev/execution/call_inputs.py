@@ -319,7 +319,8 @@ def _checked(declared: m.Value, tensor: torch.Tensor, called: str) -> torch.Tens
         raise UsageError(problem, where=WHERE, hint="write `NAME=VALUE`")
     axes = len(declared.sizes)
     if tensor.dtype != torch_dtype(declared.scalar_type) or tensor.dim() not in (axes, axes + 1):
-        raise UsageError(problem, where=WHERE, hint="convert the array first, because etdev does not convert inputs")
+        hint = "convert the array to this type and shape. etdev converts only float32, to a quantized input"
+        raise UsageError(problem, where=WHERE, hint=hint)
     wrong = _wrong_axis(declared, tensor.shape)
     if tensor.dim() > axes and _wrong_axis(declared, tensor.shape[1:]) is None:
         return DataSet(tensor.unbind(), "axis")

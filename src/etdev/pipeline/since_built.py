@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
 
 from pydantic import ValidationError
 
+from etdev.config.parsing.config_files import DEFAULT_NAMES, PYPROJECT, display
 from etdev.errors import UsageError
 from etdev.pipeline.builder.finished import Finished
 from etdev.pipeline.cache import Cache, locked_facts, open_store
@@ -23,7 +26,8 @@ _SHOWN = 3
 class SinceBuilt:
     """Differences between a target's current inputs and the inputs of its last build."""
 
-    target: str
+    build: str
+    """Command that builds the target again."""
     changed: tuple[str, ...] = ()
     """The settings, files and folders that changed, with one sentence for each."""
     missing: tuple[str, ...] = ()
@@ -34,7 +38,7 @@ class SinceBuilt:
         """Sentence on the changes, with advice; None if nothing changed."""
         if not self.changed:
             return None
-        return f"since it was built, {_some(self.changed)}: run `etdev build {self.target}` to build it again"
+        return f"since it was built, {_some(self.changed)}: run `{self.build}` to build it again"
 
     @property
     def unknown(self) -> str | None:
@@ -56,13 +60,17 @@ def since_built(project: Project, target: str, *, settings: bool = True) -> Sinc
         try:
             is_built_file = _file_test(project, target, cache)
         except OSError:
-            return SinceBuilt(target)
+            return SinceBuilt(_build_command(project, target))
         found = [
             _compared(project, built, target, cache, counted)
             for built in _known(project, target, cache)
             if is_built_file(built)
         ]
-    return min(found, key=lambda since: (len(since.changed), len(since.missing)), default=SinceBuilt(target))
+    return min(
+        found,
+        key=lambda since: (len(since.changed), len(since.missing)),
+        default=SinceBuilt(_build_command(project, target)),
+    )
 
 
 def _file_test(project: Project, target: str, cache: Cache) -> Callable[[LockedTarget], bool]:
@@ -80,10 +88,17 @@ def _file_test(project: Project, target: str, cache: Cache) -> Callable[[LockedT
 def _compared(project: Project, built: LockedTarget, target: str, cache: Cache, counted: tuple[str, ...]) -> SinceBuilt:
     found = list(differs(project, target, built, locked_facts(project, target), cache.digests))
     return SinceBuilt(
-        target,
+        _build_command(project, target),
         changed=tuple(item.message for item in found if item.what in counted),
         missing=tuple(item.message for item in found if item.what == "gone"),
     )
+
+
+def _build_command(project: Project, target: str) -> str:
+    """Return the command that builds a target, with ``-c`` unless the working folder has this config by default."""
+    path, here = project.loaded.path, Path.cwd()
+    is_default = path.parent == here and path.name in (*DEFAULT_NAMES, PYPROJECT)
+    return f"etdev build {target}" if is_default else f"etdev build -c {quote(display(path, here))} {target}"
 
 
 def _some(sentences: tuple[str, ...]) -> str:

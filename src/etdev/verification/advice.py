@@ -69,7 +69,8 @@ def _advice(project: Project, target: str, measured: Measured, figure: str, plac
         return f"{other * (len(settings.memory.banks) > 1)}make the largest inputs smaller ({inputs})"
     if parse_device(place).is_host:
         delegate = "" if settings.partitioners else "let a delegate take ops (partitioners), "
-        other = delegate + (_less_state(program) if program is not None else "")
+        other = delegate + _one_delegate(measured) + _integer_ends(settings, measured)
+        other += _less_state(program) if program is not None else ""
     else:
         other = "move a part of the model to another device, "
     return f"{planner}{other}make the largest inputs smaller ({inputs})"
@@ -92,6 +93,25 @@ def _smaller_file(settings: Target, measured: Measured) -> Iterator[str]:
         count = sum(len(end.constants(method)) for method, found in ends.items() for end in found)
         names = " and ".join(f"`io.{method}.quantized`" for method in ends)
         yield f"list fewer inputs and outputs in {names} ({count} constant methods describe them)"
+
+
+def _one_delegate(measured: Measured) -> str:
+    """Return advice to let a delegate take the op that splits it; empty if no op with a known reason splits one."""
+    for method in measured.methods:
+        split = [item for item in method.undelegated if item.reasons]
+        if split and sum(method.delegate_calls.values()) > 1:
+            op = min(split, key=lambda item: item.count)
+            place = f" ({op.source})" if op.source else ""
+            return f"change `{op.op}`{place}, which splits the delegate, because {op.reasons[0]}, "
+    return ""
+
+
+def _integer_ends(settings: Target, measured: Measured) -> str:
+    """Return advice to take and return integers; empty if the target is not quantized, or if it does so already."""
+    methods = [method.name for method in measured.methods if not method.quantized]
+    if settings.quantize is None or not methods or measured.program is None or quantized_ends(measured.program):
+        return ""
+    return f"take and return integers (`io.{methods[0]}.quantized`), "
 
 
 def _less_state(program: Program) -> str:
