@@ -42,9 +42,11 @@ def _bounds_of_values(environment: Any) -> Iterator[None]:
     assume = environment.guard_or_defer_runtime_assert
 
     def assume_and_bound(condition: Any, *given: Any, **named: Any) -> Any:
-        symbols = condition.free_symbols
-        if symbols and all(map(environment.is_unbacked_symint, symbols)):
+        sizes = [symbol for symbol in condition.free_symbols if not environment.is_unbacked_symint(symbol)]
+        if len(sizes) < len(condition.free_symbols):
+            fixed = {size: environment.var_to_range[size] for size in sizes}
             environment._refine_ranges(condition)
+            environment.var_to_range.update(fixed)
         return assume(condition, *given, **named)
 
     environment.guard_or_defer_runtime_assert = assume_and_bound
