@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -31,6 +32,8 @@ def plan(described: str, outputs: int) -> m.ExecutionPlan:
         (({"mask": 1}, 2), ["0.mask", None]),
         (collections.OrderedDict(label=1), ["label"]),
         ({3: 1}, ["3"]),
+        (collections.defaultdict(list, label=1), ["label"]),
+        ({}, []),
         ((1, [2, 3]), [None, None, None]),
         (1, [None]),
     ],
@@ -64,6 +67,42 @@ def test_a_description_that_cannot_be_read_names_nothing(described: str) -> None
     assert list(output_names(plan(described, 1))) == [None]
 
 
-@given(st.recursive(st.none() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
-def test_any_json_has_as_many_names_as_outputs(content: object) -> None:
-    assert len(output_names(plan(json.dumps([1, content]), 2))) == 2
+def test_containers_that_are_registered() -> None:
+    """A reproducer: the names of a dataclass were its lists of fields, and a namedtuple hid the names around it."""
+    leaves = [LEAF, LEAF]
+    pair = {"type": "my.Out", "context": '[["boxes", "scores"], []]', "children_spec": leaves}
+    assert list(output_names(plan(json.dumps([1, pair]), 2))) == ["boxes", "scores"]
+    point = {"type": "collections.namedtuple", "context": "my.Point", "children_spec": leaves}
+    whole = {"type": "builtins.dict", "context": '["mask", "at"]', "children_spec": [LEAF, point]}
+    assert list(output_names(plan(json.dumps([1, whole]), 3))) == ["mask", "at.0", "at.1"]
+
+
+KEYS = st.text(st.characters(categories=["L", "Cs"]), max_size=300) | st.integers() | st.none() | st.lists(st.text())
+CONTEXTS = st.lists(KEYS, max_size=2).map(json.dumps) | st.text() | st.lists(KEYS, max_size=2) | st.none()
+SPECS = st.recursive(
+    st.just(LEAF),
+    lambda inner: st.builds(
+        lambda kind, context, specs: {"type": kind, "context": context, "children_spec": specs},
+        st.just("builtins.dict"),
+        CONTEXTS,
+        st.lists(inner, max_size=3),
+    ),
+)
+
+
+@given(SPECS)
+def test_every_name_can_be_printed(spec: dict[str, Any]) -> None:
+    """A reproducer: a key with half of a surrogate pair ended the command with an internal error."""
+
+    def leaves(node: dict[str, Any]) -> int:
+        return 1 if node["type"] is None else sum(map(leaves, node["children_spec"]))
+
+    found = output_names(plan(json.dumps([1, spec]), leaves(spec)))
+    assert len(found) == leaves(spec)
+    for name in found:
+        assert name is None or name.encode().decode() == name
+
+
+def test_long_names_are_left_out() -> None:
+    whole = {"type": "builtins.dict", "context": json.dumps(["a" * 201, "b"]), "children_spec": [LEAF, LEAF]}
+    assert list(output_names(plan(json.dumps([1, whole]), 2))) == [None, "b"]

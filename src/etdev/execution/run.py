@@ -130,12 +130,13 @@ def run_file(file: Path, options: RunOptions) -> RunResult:
                 seconds, workers = on_workers.run(calls.samples, options.repeat, each)
         except ProgramFailureError as error:
             raise program_failed(error, file, plan, options) from error
+    names = output_names(plan)
     results = tuple(
         CallResult(
             seconds=seconds,
             outputs=tuple(
                 describe_output(at, value, ends).model_copy(update={"name": name})
-                for at, (value, name) in enumerate(zip(outputs, output_names(plan), strict=True))
+                for at, (value, name) in enumerate(zip(outputs, names, strict=True))
             ),
         )
         for seconds, outputs in found

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from etdev.program import model as m
+
+_LONGEST = 200
+"""Maximum number of characters of a name. Longer ones are left out."""
 
 
 def output_names(plan: m.ExecutionPlan) -> Sequence[str | None]:
@@ -16,12 +20,13 @@ def output_names(plan: m.ExecutionPlan) -> Sequence[str | None]:
     describe the result, or describes another number of outputs.
     """
     described = plan.container_meta_type.encoded_out_str if plan.container_meta_type is not None else ""
+    count = len(plan.outputs)
     try:
         _, spec = json.loads(described)
-        names = list(_leaves(spec, (), named=False))
+        names = list(islice(_leaves(spec, (), named=False), count + 1))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         names = []
-    return names if len(names) == len(plan.outputs) else [None] * len(plan.outputs)
+    return names if len(names) == count else [None] * count
 
 
 def _leaves(spec: dict[str, Any], path: tuple[str, ...], *, named: bool) -> Iterator[str | None]:
@@ -30,11 +35,35 @@ def _leaves(spec: dict[str, Any], path: tuple[str, ...], *, named: bool) -> Iter
     ``path`` contains the keys and positions that lead to ``spec``. ``named`` is True if one of them is a key.
     """
     if spec["type"] is None:
-        yield ".".join(path) if named else None
+        yield ".".join(path) if named and sum(map(len, path)) <= _LONGEST else None
         return
-    keys = json.loads(spec["context"])
     children = spec["children_spec"]
-    has_keys = isinstance(keys, list) and len(keys) == len(children)
+    keys = _keys(spec["context"], len(children))
     for number, child in enumerate(children):
-        key = str(keys[number]) if has_keys else str(number)
-        yield from _leaves(child, (*path, key), named=named or has_keys)
+        key = str(number) if keys is None else keys[number]
+        yield from _leaves(child, (*path, key), named=named or keys is not None)
+
+
+def _keys(context: Any, count: int) -> Sequence[str] | None:
+    """Return the keys of a dict's or dataclass's entries; None for other containers.
+
+    The context of a dict is the list of its keys, as JSON text. The context of a dataclass is a pair of lists: the
+    fields of the entries, and the fields that are None. The context of a ``defaultdict`` is an object.
+    """
+    try:
+        found = json.loads(context) if isinstance(context, str) else context
+    except (ValueError, RecursionError):  # The context of a namedtuple is its name.
+        return None
+    if isinstance(found, dict):
+        found = found.get("dict_context")
+    elif isinstance(found, list) and len(found) == 2 and isinstance(found[0], list):
+        found = found[0]
+    is_keys = isinstance(found, list) and len(found) == count and all(map(_is_key, found))
+    return [str(key) for key in found] if is_keys else None
+
+
+def _is_key(key: object) -> bool:
+    """Return True for a number, and for text that can be encoded."""
+    if isinstance(key, str):
+        return not any("\ud800" <= letter <= "\udfff" for letter in key)
+    return isinstance(key, int)
