@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from etdev.config.tables.schemes import CortexM, Int8DynamicInt4Weight, Pt2eXnnpack, Scheme
 from etdev.decisions import TilingDecision
 from etdev.pipeline.project import Project
-from etdev.pipeline.results.result import MethodResult, QuantizedTensor, UndelegatedOps
+from etdev.pipeline.results.result import MethodResult, UndelegatedOps
 from etdev.program import model as m
 from etdev.verification.advice import advise, more_accurate
 from etdev.verification.limits import Measured
@@ -54,14 +55,22 @@ def test_state_that_takes_much_of_the_memory(project: Callable[..., Project], st
     assert advise(made, "cpu", Measured(Path("p.pte"), 0, found), "budget.memory", "memory", "cpu") == expected
 
 
+INT8 = """quantize = "int8"
+[quantize.int8]
+scheme = "pt2e-xnnpack"
+dynamic = true
+"""
+STATIC = INT8.replace("dynamic = true", 'calibration = "model:make"')
+
+
 def test_a_delegate_that_an_op_splits_and_floats_at_the_ends(project: Callable[..., Project]) -> None:
     """A reproducer: the remedies of a vision model were an op and `io`, and the advice named neither."""
-    made = project(CONFIG + 'partitioners = [{ backend = "xnnpack" }]\n' + INT8, model="")
+    made = project(CONFIG + 'partitioners = [{ backend = "xnnpack" }]\n' + STATIC, model="")
     found = program(method([tensor(32, at=0), tensor(32, at=128)], [sin(0, 1)], outputs=(1,)))
     mean = UndelegatedOps(op="aten.mean.dim", count=1, reasons=("xnnpack: only keepdim=True",), source="model.py:20")
     relu = UndelegatedOps(op="aten.relu", count=9)
     split = method_result(delegate_calls={"XnnpackBackend": 2}, undelegated=(relu, mean))
-    change = "change `aten.mean.dim` (model.py:20), which splits the delegate, because xnnpack: only keepdim=True, "
+    change = "let the delegate also take `aten.mean.dim` (model.py:20; xnnpack: only keepdim=True), "
     ends = "take and return integers (`io.forward.quantized`), "
 
     def advice(item: MethodResult) -> str:
@@ -70,16 +79,27 @@ def test_a_delegate_that_an_op_splits_and_floats_at_the_ends(project: Callable[.
 
     assert advice(split) == change + ends + INPUTS
     assert advice(split.model_copy(update={"delegate_calls": {"XnnpackBackend": 1}})) == ends + INPUTS
-    integers = QuantizedTensor(name="x", dtype="int8", scale=1, zero_point=0, quant_min=-128, quant_max=127)
-    whole = {"undelegated": (relu,), "quantized": (integers,)}
-    assert advice(split.model_copy(update=whole)) == INPUTS
+    assert advice(split.model_copy(update={"undelegated": (relu,)})) == ends + INPUTS
 
 
-INT8 = """quantize = "int8"
-[quantize.int8]
-scheme = "pt2e-xnnpack"
-dynamic = true
-"""
+@pytest.mark.parametrize("scheme", ["", 'quantize = "int8"\n[quantize.int8]\nscheme = "8da4w"\n', INT8])
+def test_integers_are_advised_only_where_they_are_accepted(project: Callable[..., Project], scheme: str) -> None:
+    """`io` refuses them for a float target, and for schemes that compute scales at run time."""
+    made = project(CONFIG + 'partitioners = [{ backend = "xnnpack" }]\n' + scheme, model="")
+    found = program(method([tensor(32, at=0), tensor(32, at=128)], [sin(0, 1)], outputs=(1,)))
+    measured = Measured(Path("p.pte"), 0, found, (method_result(),))
+    assert advise(made, "cpu", measured, "budget.memory", "memory", "cpu") == INPUTS
+
+
+@pytest.mark.parametrize("kind", [m.ScalarType.INT, m.ScalarType.BYTE])
+def test_integers_are_not_advised_for_ends_without_floats(project: Callable[..., Project], kind: m.ScalarType) -> None:
+    made = project(CONFIG + 'partitioners = [{ backend = "xnnpack" }]\n' + STATIC, model="")
+    values = [replace(tensor(32, at=place), scalar_type=kind) for place in (0, 128)]
+    found = program(method(values, [sin(0, 1)], outputs=(1,)))
+    measured = Measured(Path("p.pte"), 0, found, (method_result(),))
+    assert advise(made, "cpu", measured, "budget.memory", "memory", "cpu") == INPUTS
+
+
 EXTERNAL = "move the weights (16 B) to a file next to it (`external_weights`), "
 TILED = method_result(tiling=TilingDecision(tiled=True, memory_saved=9_000, file_growth=4_096))
 WHOLE = method_result(tiling=TilingDecision(tiled=False, memory_saved=90, file_growth=4_096))

@@ -69,7 +69,7 @@ def _advice(project: Project, target: str, measured: Measured, figure: str, plac
         return f"{other * (len(settings.memory.banks) > 1)}make the largest inputs smaller ({inputs})"
     if parse_device(place).is_host:
         delegate = "" if settings.partitioners else "let a delegate take ops (partitioners), "
-        other = delegate + _one_delegate(measured) + _integer_ends(settings, measured)
+        other = delegate + _one_delegate(measured) + _integer_ends(project, settings, measured)
         other += _less_state(program) if program is not None else ""
     else:
         other = "move a part of the model to another device, "
@@ -96,22 +96,28 @@ def _smaller_file(settings: Target, measured: Measured) -> Iterator[str]:
 
 
 def _one_delegate(measured: Measured) -> str:
-    """Return advice to let a delegate take the op that splits it; empty if no op with a known reason splits one."""
+    """Return advice on an op that a backend left out, if that backend has several delegates in the method."""
     for method in measured.methods:
-        split = [item for item in method.undelegated if item.reasons]
-        if split and sum(method.delegate_calls.values()) > 1:
-            op = min(split, key=lambda item: item.count)
-            place = f" ({op.source})" if op.source else ""
-            return f"change `{op.op}`{place}, which splits the delegate, because {op.reasons[0]}, "
+        left = [item for item in method.undelegated if item.reasons]
+        if left and max(method.delegate_calls.values(), default=0) > 1:
+            item = min(left, key=lambda item: item.count)
+            why = "; ".join([*([item.source] if item.source else []), item.reasons[0]])
+            return f"let the delegate also take `{item.op}` ({why}), "
     return ""
 
 
-def _integer_ends(settings: Target, measured: Measured) -> str:
-    """Return advice to take and return integers; empty if the target is not quantized, or if it does so already."""
-    methods = [method.name for method in measured.methods if not method.quantized]
-    if settings.quantize is None or not methods or measured.program is None or quantized_ends(measured.program):
+def _integer_ends(project: Project, settings: Target, measured: Measured) -> str:
+    """Return advice to take and return integers; empty if no method of the target can."""
+    scheme = project.config.quantize[settings.quantize] if settings.quantize is not None else None
+    if not isinstance(scheme, Pt2e) or not scheme.needs_calibration or measured.program is None:
         return ""
-    return f"take and return integers (`io.{methods[0]}.quantized`), "
+    known = quantized_ends(measured.program)
+    for plan in measured.program.execution_plan:
+        ends = [plan.values[index] for index in (*plan.inputs, *plan.outputs)]
+        floats = [end for end in ends if isinstance(end, m.Tensor) and end.scalar_type is m.ScalarType.FLOAT]
+        if floats and not known.get(plan.name):
+            return f"take and return integers (`io.{plan.name}.quantized`), "
+    return ""
 
 
 def _less_state(program: Program) -> str:
