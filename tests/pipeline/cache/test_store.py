@@ -381,3 +381,20 @@ def test_what_was_removed_since_it_was_stored_is_stored_again(store: Store, tmp_
     assert store.read(entry.outputs["made"]) is None
     add(store, tmp_path, b"content")
     assert store.read(entry.outputs["made"]) == b"content"
+
+
+def test_a_folder_that_may_not_be_entered_counts_as_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reproducer: such a folder in a listed folder raised `PermissionError`. A test as root must refuse by itself."""
+    stat, empty = os.stat, digest_of_names(tmp_path, tmp_path / "out")
+
+    def refusing(path: str | Path, **how: bool) -> os.stat_result:
+        if Path(path).parent.name in ("closed", "link"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return stat(path, **how)
+
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "link").symlink_to("closed")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "stat", refusing)
+        found = digest_of_names(tmp_path, tmp_path / "out")
+    assert found == digest_of_names(tmp_path, tmp_path / "out") != empty

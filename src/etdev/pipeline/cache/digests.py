@@ -103,17 +103,25 @@ def digest_of_names(folder: Path, out: Path) -> str:
     Ignore hidden names, and names that Python or etdev adds. Such a name may be the output folder ``out``, a folder
     around it, or the output folder of another config.
     """
-    names = os.listdir(folder)
-    own = {_OUTPUT, *(lock_name(name) for name in names if name.endswith(SUFFIXES))}
-    seen = (name for name in names if not name.startswith((".", "__pycache__")) and name not in own)
-    return digest_of_text("\n".join(sorted(name for name in seen if not _is_output(folder / name, out))))
+    with os.scandir(folder) as entries:
+        found = list(entries)
+    own = {_OUTPUT, _first_name(folder, out), *(lock_name(item.name) for item in found if item.name.endswith(SUFFIXES))}
+    seen = (item for item in found if not item.name.startswith((".", "__pycache__")) and item.name not in own)
+    return digest_of_text("\n".join(sorted(item.name for item in seen if not _is_output(item))))
 
 
-def _is_output(path: Path, out: Path) -> bool:
-    if Path(os.path.abspath(out)).is_relative_to(os.path.abspath(path)):
-        return True
-    results = path / RESULTS
-    return results.is_file() and find_report(results) is not None
+def _first_name(folder: Path, out: Path) -> str | None:
+    """Return the name in ``folder`` that leads to ``out``; None if ``out`` is not inside ``folder``."""
+    place, around = Path(os.path.abspath(out)), os.path.abspath(folder)
+    return next(iter(place.relative_to(around).parts), None) if place.is_relative_to(around) else None
+
+
+def _is_output(entry: os.DirEntry[str]) -> bool:
+    """Return True for a folder with results of a build. A folder that may not be entered is no output folder."""
+    if entry.is_file(follow_symlinks=False):
+        return False
+    results = os.path.join(entry.path, RESULTS)
+    return os.path.isfile(results) and find_report(Path(results)) is not None
 
 
 def digest_of_text(text: str) -> str:
