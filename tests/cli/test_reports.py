@@ -477,5 +477,6 @@ def test_files_without_a_config(etdev: Etdev) -> None:
     (line,) = out.splitlines()
     assert line.startswith("::error title=etdev%3A bytes::bad.pte: the file is malformed: ")
     text = Path("found.md").read_text()
-    assert "| `bad.pte` | **rejected** (bytes) | 17 B |" in text
-    assert "| `good.pte` | good | " in text
+    assert text.startswith("### etdev: 2 files, 1 good in all checks that ran, 1 rejected (bytes)\n")
+    assert "| `bad.pte` | **rejected (bytes)** | 17 B |" in text
+    assert "| `good.pte` | good in all checks that ran | " in text

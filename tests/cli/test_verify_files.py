@@ -199,11 +199,15 @@ def test_without_a_runtime(run: Run, monkeypatch: pytest.MonkeyPatch, runtime: o
 
 
 def test_a_required_check_that_cannot_run(run: Run) -> None:
-    code, out, _ = run("chain.pte", "--require", "runtime")
+    code, out, _ = run("chain.pte", "--require", "runtime", "--output", "md=found.md")
 
     assert code == 3
     assert "  runtime    not run  required, but this check needs the config that the file was built from\n" in out
     assert out.endswith("1 file, 1 without a required check (runtime)\n")
+    text = Path("found.md").read_text()
+    assert text.startswith("### etdev: 1 file, 1 without a required check (runtime)\n")
+    assert "| `chain.pte` | **without a required check (runtime)** | " in text
+    assert "good" not in text
 
 
 @pytest.mark.parametrize(

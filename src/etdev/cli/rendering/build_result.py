@@ -17,7 +17,9 @@ from etdev.cli.rendering.output import paint
 from etdev.cli.rendering.text import count, escaped, line, lines, printable
 from etdev.cli.rendering.verdict import (
     check_names,
+    describe_files,
     describe_verdict,
+    file_verdict,
     override_texts,
     target_verdict,
     unjudged_checks,
@@ -60,14 +62,11 @@ def render_files(result: FilesResult, shown: Detail, stream: TextIO | None = Non
     if shown is Detail.LINE:
         texts = []
         for file in result.files:
-            texts += [f"{paint(printable(file.file), stream=stream)}  {_file_kind(file)}"]
+            texts += [f"{paint(printable(file.file), stream=stream)}  {file_verdict(file)}"]
             texts += _failed_check_lines(file.checks, stream)
         return "\n".join(texts) + "\n"
     blocks = ["\n".join(_checked_file_lines(file, stream)) for file in result.files]
-    kinds = Counter(_file_kind(file) for file in result.files)
-    number = len(result.files)
-    verdict = ", ".join(f"{'all' if many == number > 1 else many} {kind}" for kind, many in kinds.items())
-    return "\n\n".join([*blocks, *_notes(result.notes), f"{count(number, 'file')}, {verdict}"]) + "\n"
+    return "\n\n".join([*blocks, *_notes(result.notes), describe_files(result)]) + "\n"
 
 
 def _summary(result: BuildResult) -> str:
@@ -83,14 +82,6 @@ def _checked_file_lines(file: FileResult, stream: TextIO) -> Iterator[str]:
     heading = paint(printable(file.file), stream=stream)
     yield f"{heading}  {format_size(file.size)} ({file.size:,} bytes)"
     yield from _verification_lines(file.checks, file.unmet, stream)
-
-
-def _file_kind(file: FileResult) -> str:
-    if file.status == "rejected":
-        return f"rejected ({check_names(check for check in file.checks if check.status == 'failed')})"
-    if file.unmet:
-        return f"without a required check ({check_names(file.unmet)})"
-    return "good in all checks that ran"
 
 
 def _one_line(result: BuildResult, target: TargetResult, stream: TextIO) -> Iterator[str]:

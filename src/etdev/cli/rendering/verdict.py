@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from etdev.cli.rendering.text import printable
+from etdev.cli.rendering.text import count, printable
 from etdev.config.check_names import unjudged_level
 from etdev.config.keys import toml_name
 from etdev.pipeline.results.result import BuildResult, CheckResult, TargetResult
+
+if TYPE_CHECKING:
+    from etdev.pipeline.results.file_result import FileResult, FilesResult
 
 
 def describe_verdict(result: BuildResult) -> str:
@@ -17,9 +21,18 @@ def describe_verdict(result: BuildResult) -> str:
     kinds = Counter(target_verdict(target) for target in result.targets)
     kinds.update(f"failed ({failed.errors[0].rule})" for failed in result.failed)
     kinds.update({"not started": len(result.not_built)} if result.not_built else {})
-    count = kinds.total()
-    text = ", ".join(f"{'all' if number == count > 1 else number} {kind}" for kind, number in kinds.items())
-    return f"{count} target{'s' * (count > 1)}, {text}"
+    return _counted(kinds, "target")
+
+
+def describe_files(result: FilesResult) -> str:
+    """Return the number of files with each verdict, such as ``2 files, all good in all checks that ran``."""
+    return _counted(Counter(map(file_verdict, result.files)), "file")
+
+
+def _counted(kinds: Counter[str], noun: str) -> str:
+    total = kinds.total()
+    text = ", ".join(f"{'all' if number == total > 1 else number} {kind}" for kind, number in kinds.items())
+    return f"{count(total, noun)}, {text}"
 
 
 def target_verdict(target: TargetResult) -> str:
@@ -34,6 +47,15 @@ def target_verdict(target: TargetResult) -> str:
     return {"built": built, "gate failed": f"missed a gate ({failed})", "rejected": f"rejected ({failed})"}[
         target.status
     ]
+
+
+def file_verdict(file: FileResult) -> str:
+    """Return the verdict on a file that was verified without a config, such as ``rejected (bytes)``."""
+    if file.status == "rejected":
+        return f"rejected ({check_names(check for check in file.checks if check.status == 'failed')})"
+    if file.unmet:
+        return f"without a required check ({check_names(file.unmet)})"
+    return "good in all checks that ran"
 
 
 def unjudged_checks(checks: Iterable[CheckResult]) -> list[CheckResult]:

@@ -7,13 +7,19 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from etdev.cli.rendering.text import count, escaped, printable
-from etdev.cli.rendering.verdict import describe_verdict, override_texts, target_verdict
+from etdev.cli.rendering.text import escaped, printable
+from etdev.cli.rendering.verdict import (
+    describe_files,
+    describe_verdict,
+    file_verdict,
+    override_texts,
+    target_verdict,
+)
 from etdev.cli.reports.findings import Finding, Level
 from etdev.units import format_share, format_size
 
 if TYPE_CHECKING:
-    from etdev.pipeline.results.file_result import FilesResult
+    from etdev.pipeline.results.file_result import FileResult, FilesResult
     from etdev.pipeline.results.result import BuildResult, CheckResult, TargetResult
 
 _CODE = re.compile(r"(`[^`\n]+`)")
@@ -99,8 +105,8 @@ def of_result(result: BuildResult, findings: Sequence[Finding]) -> str:
 
 def of_files(result: FilesResult, findings: Sequence[Finding]) -> str:
     """Return the report on files that were verified without a config."""
-    blocks = [f"### etdev: {count(len(result.files), 'file')}, {'good' if not result.exit_code else 'not all good'}"]
-    rows = [(code(file.file), _status(file.status, file.checks), format_size(file.size)) for file in result.files]
+    blocks = [f"### etdev: {prose(describe_files(result))}"]
+    rows = [(code(file.file), _file_status(file), format_size(file.size)) for file in result.files]
     blocks.append(table(("file", "result", "size"), rows))
     blocks += findings_table(findings)
     blocks += [details(code_html(file.file), ["\n".join(_check_lines(file.checks))]) for file in result.files]
@@ -128,9 +134,9 @@ def _target_row(target: TargetResult) -> tuple[str, ...]:
     return code(target.name), status, format_size(figures.file), memory, format_size(figures.copies), share
 
 
-def _status(status: str, checks: Sequence[CheckResult]) -> str:
-    failed = ", ".join(check.name for check in checks if check.status == "failed")
-    return f"**{status}** ({failed})" if failed else status
+def _file_status(file: FileResult) -> str:
+    verdict = prose(file_verdict(file))
+    return f"**{verdict}**" if file.status == "rejected" or file.unmet else verdict
 
 
 def _check_lines(checks: Sequence[CheckResult]) -> Iterator[str]:
