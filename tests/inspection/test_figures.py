@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from etdev.inspection.breakdown import memory_parts, weight_parts
 from etdev.inspection.measure import measure_program, weight_bytes
+from etdev.pipeline.builder import summary
 from etdev.pipeline.results.figures import Figures
 from etdev.pipeline.results.result import MethodResult, UndelegatedOps
 from etdev.program import Blob
@@ -19,6 +21,7 @@ from etdev.program.sidecar import MethodNotes, Source
 from program.hand import tensor
 from support.files import ADD, chain, delegated, method, program
 from support.on_devices import across, delegate, file_of, two_devices, two_devices_plan
+from support.projects import LINEAR_CONFIG, make_project
 
 
 def lowered(delegated: int, undelegated: int) -> MethodResult:
@@ -126,13 +129,19 @@ def test_weights_that_a_data_file_stores_once_count_once(inside: m.Program, weig
     assert repeated_bytes(inside, {item.key for item in movable_data(inside)}) == repeated
 
 
-def test_data_in_the_own_file_of_a_backend_is_stored_apart() -> None:
+def test_data_in_the_own_file_of_a_backend_is_stored_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = DataFiles({"own.ptd": {"same": None}}, "weights.ptd")
     outside, data = files.split(shared())
     pooled = {item.key for item in data["weights.ptd"].named_data}
 
     assert sum(len(segment.data) for file in data.values() for segment in file.segments) == 48
     assert weight_bytes(internalize(outside, *data.values()), pooled=pooled) == 48
+
+    monkeypatch.setattr(summary, "_LEAST_REPEATED", 16)
+    project = make_project(tmp_path, LINEAR_CONFIG + "    [targets.cpu]\n")
+    (note,) = summary.describe_repeated(project, "cpu", shared(), DataFiles())
+    assert note.startswith("16 B of weights are in the file twice")
+    assert not list(summary.describe_repeated(project, "cpu", shared(), DataFiles(files.delegates)))
 
 
 def test_weights_of_a_program_in_a_delegate_count_once_for_all_delegates_that_have_it() -> None:

@@ -23,6 +23,7 @@ from etdev.pipeline.stages.link.linking import LinkedProgram
 from etdev.program import Program
 from etdev.program.analysis.effects import operator_name
 from etdev.program.analysis.quantized_ends import QuantizedEnd, quantized_ends
+from etdev.program.data_files.assignment import DataFiles
 from etdev.program.data_files.external import movable_data
 from etdev.program.devices import delegate_device, named_devices
 from etdev.program.footprint import buffer_sizes, repeated_bytes
@@ -170,11 +171,14 @@ def describe_float_ops(project: Project, target: str, methods: Iterable[MethodRe
         yield f"ops that stay in float on the portable kernels: {ops}; the backend {names[0]!r} did not take them"
 
 
-def describe_repeated(project: Project, target: str, program: Program) -> Iterator[str]:
-    """Yield a note if the file has weights twice, for example because an embedding and a delegate use them."""
+def describe_repeated(project: Project, target: str, program: Program, data: DataFiles) -> Iterator[str]:
+    """Yield a note if the file has weights twice, for example because an embedding and a delegate use them.
+
+    The data in a backend's own file does not count: it is not in the program's file, and its file stays separate.
+    """
     if project.config.targets[target].external_weights is not None:
         return
-    size = repeated_bytes(program, {item.key for item in movable_data(program)})
+    size = repeated_bytes(program, {item.key for item in movable_data(program)}.difference(*data.delegates.values()))
     if size >= _LEAST_REPEATED:
         yield (
             f"{format_size(size)} of weights are in the file twice, for kernels and for delegates; "

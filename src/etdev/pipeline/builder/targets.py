@@ -236,7 +236,7 @@ def _notes(
     yield from describe_nested(program.nested)
     yield from describe_state(program.linked.program)
     yield from describe_unused(session.project, name, program.linked.program)
-    yield from describe_repeated(session.project, name, program.linked.program)
+    yield from describe_repeated(session.project, name, program.linked.program, program.data)
     yield from describe_float_ops(session.project, name, compiled.record.methods)
     yield from describe_unguarded(session.project, name, checks)
     if LINKED_AGAIN in compiled.record.notes and "quantize" in clock.seconds:
