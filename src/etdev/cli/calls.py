@@ -148,7 +148,10 @@ def find_program(
     name = _one_target(name, project.config.targets)
     built = project.artifact(name)
     if not built.is_file():
-        raise UsageError(f"the target {name!r} was not built: there is no {built}", hint=f"run `etdev build {name}`")
+        from etdev.pipeline.project.commands import build_command
+
+        hint = f"run `{build_command(project, name)}`"
+        raise UsageError(f"the target {name!r} was not built: there is no {built}", hint=hint)
     from etdev.cli.rendering.output import note
     from etdev.pipeline.project.places import data_places
     from etdev.pipeline.since_built import since_built

@@ -15,6 +15,7 @@ from etdev.deployment.release import Release
 from etdev.errors import DeployError, ProgramError
 from etdev.files import describe_os_error, open_file, read_file
 from etdev.pipeline.project import Project
+from etdev.pipeline.project.commands import build_command
 from etdev.pipeline.project.places import REJECTED_SUFFIX, report_place
 from etdev.pipeline.project.runtime_contents import requirements
 from etdev.pipeline.results.report import ReportError, read_report
@@ -34,7 +35,8 @@ def make_release(project: Project, target: str) -> Release:
     error if a file of the target changed since the build.
     """
     path = project.artifact(target)
-    build = f"run `etdev build {target}` first"
+    command = build_command(project, target)
+    build = f"run `{command}` first"
     if not path.is_file():
         rejected = path.with_name(path.name + REJECTED_SUFFIX).exists()
         why = "the last build rejected it" if rejected else "it was not built"
@@ -42,7 +44,7 @@ def make_release(project: Project, target: str) -> Release:
     report = _report(project, target, build)
     built = report[target]
     _refuse_unverified(built, report_place(project, target))
-    files = _files(path, built)
+    files = _files(path, built, command)
     manifest = Manifest(
         project=project.name,
         target=target,
@@ -105,8 +107,11 @@ def _refuse_unverified(built: TargetResult, place: Path) -> None:
         )
 
 
-def _files(path: Path, built: TargetResult) -> tuple[ReleasedFile, ...]:
-    """Return the program and its data files; raise an error for a file that changed since the build."""
+def _files(path: Path, built: TargetResult, build: str) -> tuple[ReleasedFile, ...]:
+    """Return the program and its data files; raise an error for a file that changed since the build.
+
+    ``build`` is the command that builds the target again, for the error.
+    """
     digests = {path.name: built.sha256, **{data.name: data.sha256 for data in built.data}}
     files = tuple(_file(path.with_name(name)) for name in digests)
     for file in files:
@@ -115,7 +120,7 @@ def _files(path: Path, built: TargetResult) -> tuple[ReleasedFile, ...]:
                 f"the file has changed since it was built: its sha256 is {file.sha256[:12]}…, the report has "
                 f"{digests[file.name][:12]}…",
                 where=str(path.with_name(file.name)),
-                hint=f"run `etdev build {built.name}` again",
+                hint=f"run `{build}` again",
             )
     return files
 

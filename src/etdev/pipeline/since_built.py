@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from shlex import quote
 
 from pydantic import ValidationError
 
-from etdev.config.parsing.config_files import DEFAULT_NAMES, PYPROJECT, display
 from etdev.errors import UsageError
 from etdev.pipeline.builder.finished import Finished
 from etdev.pipeline.cache import Cache, locked_facts, open_store
 from etdev.pipeline.cache.lock import LockedTarget, differs, find_lock
 from etdev.pipeline.project import Project
+from etdev.pipeline.project.commands import build_command
 from etdev.pipeline.project.places import data_places
 
 _FILES = ("file", "folder")
@@ -60,7 +58,7 @@ def since_built(project: Project, target: str, *, settings: bool = True) -> Sinc
         try:
             is_built_file = _file_test(project, target, cache)
         except OSError:
-            return SinceBuilt(_build_command(project, target))
+            return SinceBuilt(build_command(project, target))
         found = [
             _compared(project, built, target, cache, counted)
             for built in _known(project, target, cache)
@@ -69,7 +67,7 @@ def since_built(project: Project, target: str, *, settings: bool = True) -> Sinc
     return min(
         found,
         key=lambda since: (len(since.changed), len(since.missing)),
-        default=SinceBuilt(_build_command(project, target)),
+        default=SinceBuilt(build_command(project, target)),
     )
 
 
@@ -88,17 +86,10 @@ def _file_test(project: Project, target: str, cache: Cache) -> Callable[[LockedT
 def _compared(project: Project, built: LockedTarget, target: str, cache: Cache, counted: tuple[str, ...]) -> SinceBuilt:
     found = list(differs(project, target, built, locked_facts(project, target), cache.digests))
     return SinceBuilt(
-        _build_command(project, target),
+        build_command(project, target),
         changed=tuple(item.message for item in found if item.what in counted),
         missing=tuple(item.message for item in found if item.what == "gone"),
     )
-
-
-def _build_command(project: Project, target: str) -> str:
-    """Return the command that builds a target, with ``-c`` unless the working folder has this config by default."""
-    path, here = project.loaded.path, Path.cwd()
-    is_default = path.parent == here and path.name in (*DEFAULT_NAMES, PYPROJECT)
-    return f"etdev build {target}" if is_default else f"etdev build -c {quote(display(path, here))} {target}"
 
 
 def _some(sentences: tuple[str, ...]) -> str:

@@ -14,6 +14,7 @@ from etdev.pipeline.builder.report_file import display_path, start_result
 from etdev.pipeline.cache import Cache, Reads, object_facts, open_store
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.baseline_source import check_baseline
+from etdev.pipeline.project.commands import build_command
 from etdev.pipeline.project.options import BuildOptions, choose_targets, required_checks
 from etdev.pipeline.project.places import REJECTED_SUFFIX, data_places, object_place, sidecar_place
 from etdev.pipeline.project.progress import StageClock
@@ -45,7 +46,8 @@ def verify_project(project: Project, options: BuildOptions) -> BuildResult:
         if not path.is_file():
             rejected = path.with_name(path.name + REJECTED_SUFFIX).exists()
             why = "; the last build rejected it" if rejected else ""
-            raise LoadError(f"target {name!r} has no artifact: {path}{why}", hint=f"run `etdev build {name}` first")
+            hint = f"run `{build_command(project, name)}` first"
+            raise LoadError(f"target {name!r} has no artifact: {path}{why}", hint=hint)
     check_baseline(project, names)
     require_packages(project, names, "verifying")
     for name in names:

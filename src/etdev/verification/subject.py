@@ -13,6 +13,7 @@ from etdev.config.models import Verify
 from etdev.execution.float_ends import Ends, quantized_inputs
 from etdev.execution.runtimes import Runtime, stock_obstacle
 from etdev.pipeline.project import Project
+from etdev.pipeline.project.commands import build_command
 from etdev.pipeline.project.places import native_library_places
 from etdev.pipeline.project.progress import Count, uncounted
 from etdev.pipeline.project.runtime_contents import Requirements, requirements
@@ -149,6 +150,11 @@ class BuiltTarget:
     def quantized(self) -> bool:
         """True if ``reference`` is a quantized model, False if it is the float model."""
         return self.reference is not self.float_model
+
+    @property
+    def build_command(self) -> str:
+        """The command that builds the target again, for advice."""
+        return build_command(self.project, self.target)
 
     def samples(self, method: str) -> Iterator[Tensors]:
         """Return a new iterator over the samples of a method. The samples are random if the config does not set any."""

@@ -145,6 +145,7 @@ def test_a_truncated_artifact_is_broken(built: BuildResult, tmp_path: Path, size
 
     assert (found.status, found.exit_code) == ("rejected", 4)
     assert checks["bytes"].summary.startswith("the file is malformed: ")
+    assert checks["bytes"].hint == f"build it again: `etdev build -c {config} portable`"
     assert checks["kernels"].summary == "the check `bytes` failed"
 
 
@@ -153,7 +154,7 @@ def test_a_target_that_was_not_built_cannot_be_verified(tmp_path: Path) -> None:
     with pytest.raises(LoadError) as caught:
         etdev.verify(config, targets="w4")
     assert caught.value.message == f"target 'w4' has no artifact: {tmp_path / 'build' / 'w4' / 'tiny.pte'}"
-    assert caught.value.hint == "run `etdev build w4` first"
+    assert caught.value.hint == f"run `etdev build -c {config} w4` first"
 
 
 GATES = (

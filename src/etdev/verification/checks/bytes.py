@@ -32,7 +32,7 @@ class BytesCheck(Check):
                 self.name,
                 (f"changed since it was built: {origin.alteration.text}", *problems),
                 where=origin.alteration.report,
-                hint=f"build it again (`etdev build {origin.target}`), or restore the file that was built",
+                hint=f"build it again (`{origin.build_command}`), or restore the file that was built",
                 devices=devices,
             )
         if contents.program is not None and not problems:
@@ -42,7 +42,7 @@ class BytesCheck(Check):
             problems,
             summary=f"{problems[0]} (and {more:,} more)" if more else None,
             where=None if origin is None else origin.place(),
-            hint=contents.hint if origin is None else f"build it again: `etdev build {origin.target}`",
+            hint=contents.hint if origin is None else f"build it again: `{origin.build_command}`",
         )
 
 

@@ -50,14 +50,12 @@ class PlacementCheck(Check):
         names = {name: [item.name for item in of.inputs] for name, of in origin.reference.signatures.items()}
         wrong = tuple(bank_problems(subject.program, settings.memory, names))
         if wrong:
-            hint = f"build it again (`etdev build {origin.target}`) with the current `memory` of the config"
+            hint = f"build it again (`{origin.build_command}`) with the current `memory` of the config"
             return Finding.of(wrong).result(self.name, where=origin.place("memory"), hint=hint)
         found = check_placement(subject.program, alignment=settings.memory.alignment, capacity=settings.budget.memory)
         if found.gate:
             return found.result(self.name)
-        hint = (
-            f"build it again (`etdev build {origin.target}`); if that does not help, report this and attach the model"
-        )
+        hint = f"build it again (`{origin.build_command}`); if that does not help, report this and attach the model"
         return found.result(self.name, where=origin.place("partitioners"), hint=hint)
 
 

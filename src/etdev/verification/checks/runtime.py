@@ -53,7 +53,7 @@ def compare_with_model(check: str, built: BuiltTarget, runtime: Runtime, note: s
     runtime = FloatEnds(runtime, built.ends)
     problem = _load(built, runtime, check) or _lacking_end(built)
     if problem is not None:
-        hint = f"build it again: `etdev build {built.target}`"
+        hint = f"build it again: `{built.build_command}`"
         return failed(check, (problem,), **built.remedy(built.place(), hint))
     findings = Findings()
     try:
@@ -143,7 +143,7 @@ def _check_constants(built: BuiltTarget, runtime: Runtime, findings: Findings) -
         expected = list(value) if isinstance(value, tuple) else [value]
         if found != expected:
             text = f"constant method {name!r} returns {found!r} instead of {expected!r}"
-            hint = f"build it again: `etdev build {built.target}`"
+            hint = f"build it again: `{built.build_command}`"
             findings.broken.append(Problem(text, ("constants", name), hint))
 
 

@@ -1,0 +1,26 @@
+"""Commands that messages advise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shlex import quote
+
+from etdev.config.parsing.config_files import display, find_config
+from etdev.errors import ConfigError
+from etdev.pipeline.project import Project
+
+
+def build_command(project: Project, target: str) -> str:
+    """Return the command that builds a target, with ``-c`` unless the working folder has this config by default."""
+    path, here = project.loaded.path, Path.cwd()
+    return (
+        f"etdev build {target}" if _is_default(path, here) else f"etdev build -c {quote(display(path, here))} {target}"
+    )
+
+
+def _is_default(config: Path, folder: Path) -> bool:
+    """Return True if etdev takes this config in a folder, when called without ``-c``."""
+    try:
+        return find_config(folder) == config
+    except ConfigError:
+        return False
