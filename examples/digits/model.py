@@ -22,7 +22,7 @@ class Digits(nn.Module):
 
 
 def convolution(channels: int, width: int) -> tuple[nn.Module, ...]:
-    """A 3x3 convolution that keeps the size; lowering folds the batch norm into it."""
+    """A 3x3 convolution that keeps the size. Delegates fold the batch norm into it."""
     return nn.Conv2d(channels, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()
 
 

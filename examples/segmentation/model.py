@@ -33,7 +33,7 @@ class UNet(nn.Module):
 
 
 def convolutions(channels: int, width: int) -> nn.Module:
-    """Return two 3x3 convolutions that keep the size; lowering folds the batch norms into them."""
+    """Return two 3x3 convolutions that keep the size. Delegates fold the batch norms into them."""
     layers: list[nn.Module] = []
     for before in (channels, width):
         layers += [nn.Conv2d(before, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]

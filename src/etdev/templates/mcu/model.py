@@ -38,7 +38,7 @@ class Reader(nn.Module):
 
 
 def convolution(channels: int, width: int, size: int = 3, groups: int = 1) -> tuple[nn.Module, ...]:
-    """A convolution that keeps the size; lowering folds the batch norm into it."""
+    """A convolution that keeps the size. Delegates fold the batch norm into it."""
     layer = nn.Conv2d(channels, width, size, padding=size // 2, groups=groups, bias=False)
     return layer, nn.BatchNorm2d(width), nn.ReLU()
 

@@ -34,7 +34,7 @@ def separable(channels: int, width: int, stride: int = 1) -> tuple[nn.Module, nn
 
 
 def convolution(channels: int, width: int, size: int = 3, stride: int = 1, groups: int = 1) -> nn.Module:
-    """Return a convolution, batch norm and ReLU. Lowering folds the batch norm into the convolution."""
+    """Return a convolution, batch norm and ReLU. XNNPACK folds the batch norm into the convolution."""
     layer = nn.Conv2d(channels, width, size, stride, padding=size // 2, groups=groups, bias=False)
     return nn.Sequential(layer, nn.BatchNorm2d(width), nn.ReLU())
 
