@@ -179,8 +179,8 @@ def test_each_budget_that_is_missed_has_its_place_and_its_remedy(linear: Prepare
     ]
     assert check.hint == (
         "move the weights (8.00 KiB) to a file next to it (`external_weights`), or raise budget.file; "
-        'set `memory.planner` to "best", let a delegate take ops (partitioners), make the largest '
-        "inputs smaller (the max of dims), or raise budget.memory"
+        'set `memory.planner` to "best", let a delegate take ops (partitioners), take and return integers '
+        "(`io.forward.quantized`), make the largest inputs smaller (the max of dims), or raise budget.memory"
     )
 
 
