@@ -130,17 +130,7 @@ def run_file(file: Path, options: RunOptions) -> RunResult:
                 seconds, workers = on_workers.run(calls.samples, options.repeat, each)
         except ProgramFailureError as error:
             raise program_failed(error, file, plan, options) from error
-    names = output_names(plan)
-    results = tuple(
-        CallResult(
-            seconds=seconds,
-            outputs=tuple(
-                describe_output(at, value, ends).model_copy(update={"name": name})
-                for at, (value, name) in enumerate(zip(outputs, names, strict=True))
-            ),
-        )
-        for seconds, outputs in found
-    )
+    results = _results(found, ends, output_names(plan))
     if options.save is not None:
         results = saved_outputs(options.save, results, [outputs for _, outputs in found], calls.cut)
     return RunResult(
@@ -156,6 +146,22 @@ def run_file(file: Path, options: RunOptions) -> RunResult:
         calls=results,
         seconds=seconds,
         workers=workers,
+    )
+
+
+def _results(
+    calls: Sequence[tuple[float, tuple[Any, ...]]], ends: Sequence[QuantizedEnd], names: Sequence[str | None]
+) -> tuple[CallResult, ...]:
+    """Describe the outputs of each call. ``calls`` has the seconds and the outputs of each."""
+    return tuple(
+        CallResult(
+            seconds=seconds,
+            outputs=tuple(
+                describe_output(at, value, ends, name)
+                for at, (value, name) in enumerate(zip(outputs, names, strict=True))
+            ),
+        )
+        for seconds, outputs in calls
     )
 
 

@@ -97,7 +97,9 @@ def describe_end(end: QuantizedEnd, names: Sequence[str]) -> str:
     return f"output {end.position} is {dtype} with {scale}"
 
 
-def describe_output(position: int, value: Any, ends: Sequence[QuantizedEnd] = ()) -> OutputResult:
+def describe_output(
+    position: int, value: Any, ends: Sequence[QuantizedEnd] = (), name: str | None = None
+) -> OutputResult:
     """Return a description of an output: its type, its figures and its digest.
 
     ``ends`` contains the method's quantized inputs and outputs.
@@ -105,7 +107,7 @@ def describe_output(position: int, value: Any, ends: Sequence[QuantizedEnd] = ()
     kind = type(value).__name__
     if not hasattr(value, "data_ptr"):
         text = repr(value)
-        return OutputResult(position=position, type=kind, value=text, digest=_digest(text.encode()))
+        return OutputResult(position=position, name=name, type=kind, value=text, digest=_digest(text.encode()))
     import torch
 
     dense: torch.Tensor = value.detach().contiguous()
@@ -115,6 +117,7 @@ def describe_output(position: int, value: Any, ends: Sequence[QuantizedEnd] = ()
     figures = [float(part) for part in (usual.min(), usual.max(), usual.mean())] if usual.numel() else [None] * 3
     return OutputResult(
         position=position,
+        name=name,
         type="tensor",
         dtype=str(dense.dtype).removeprefix("torch."),
         shape=tuple(dense.shape),

@@ -43,8 +43,12 @@ def more_accurate(scheme: Scheme) -> str:
 
 def accuracy_keys(scheme: Scheme) -> tuple[str, ...]:
     """Return the keys that affect the accuracy of a scheme: ``calibration``, ``keep_float``, both or none."""
-    calibrates = isinstance(scheme, Pt2e) and scheme.needs_calibration
-    return ("calibration",) * calibrates + ("keep_float",) * ("keep_float" in type(scheme).model_fields)
+    return ("calibration",) * _is_static(scheme) + ("keep_float",) * ("keep_float" in type(scheme).model_fields)
+
+
+def _is_static(scheme: Scheme) -> bool:
+    """Return True if a calibration determines the scales of activations."""
+    return isinstance(scheme, Pt2e) and scheme.needs_calibration
 
 
 def _advice(project: Project, target: str, measured: Measured, figure: str, place: str = "cpu") -> str:
@@ -109,7 +113,7 @@ def _one_delegate(measured: Measured) -> str:
 def _integer_ends(project: Project, settings: Target, measured: Measured) -> str:
     """Return advice to take and return integers; empty if no method of the target can."""
     scheme = project.config.quantize[settings.quantize] if settings.quantize is not None else None
-    if not isinstance(scheme, Pt2e) or not scheme.needs_calibration or measured.program is None:
+    if scheme is None or not _is_static(scheme) or measured.program is None:
         return ""
     known = quantized_ends(measured.program)
     for plan in measured.program.execution_plan:

@@ -273,6 +273,15 @@ def test_a_size_from_a_value_keeps_its_bound(
     assert [list(tensors[index].sizes) for index in plan.outputs] == [[32, 2, 8, 8], [planned]]
 
 
+@pytest.mark.integration
+def test_a_mask_selects_what_a_slice_cannot(project: Callable[..., Project]) -> None:
+    """The remedy that the error for a slice at a tensor's value states."""
+    body = "n = x[0, 0].long().item(); return x[torch.arange(x.shape[0]) < n]"
+    (plan,) = emit(project(_config(), model=_model(body))).program.execution_plan
+    (index,) = plan.outputs
+    assert dict(plan.tensors())[index].sizes == (2, 4)
+
+
 def test_sizes_that_were_narrowed_are_refused(project: Callable[..., Project], monkeypatch: pytest.MonkeyPatch) -> None:
     from etdev.pipeline.stages.export import dynamic_shapes
 

@@ -193,7 +193,7 @@ class Merges:
         return content
 
     def piece_on(self, piece: Piece, merge: int, way: int) -> Piece:
-        """Return the bytes that ``piece`` stands for if ``merge`` was last entered on its incoming edge number ``way``.
+        """Return the value of ``piece`` on paths that last entered ``merge`` through its incoming edge ``way``.
 
         If ``piece`` has an extent on that edge, return ``piece`` unchanged; :meth:`fresh` resolves it.
         """
