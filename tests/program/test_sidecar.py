@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from etdev.errors import ProgramError, WriteError
 from etdev.program.flat_tensor import TensorLayout
 from etdev.program.model import ScalarType
-from etdev.program.sidecar import MethodNotes, Sidecar, Source, StateNote, read_sidecar, write_sidecar
+from etdev.program.sidecar import MethodNotes, OutputNote, Sidecar, Source, StateNote, read_sidecar, write_sidecar
 from etdev.program.sidecar.records import DelegateRecord
 
 NOTES = Sidecar(
@@ -26,6 +26,7 @@ NOTES = Sidecar(
             sources={10: Source("model.py", 21, "forward", "return self.fc(x)"), 9: Source("a/b.py", 3, "forward", "")},
             debug_handles={4: (1, 2, 3), 0: ()},
             modules={9: "", 4: "layers.0.größe"},
+            outputs={4: (OutputNote("layers.0", Source("model.py", 22, "forward", "x")), OutputNote(None, None))},
             data_names=("a", "größe"),
         ),
         "empty": MethodNotes(),
@@ -35,7 +36,7 @@ NOTES = Sidecar(
 )
 FILE = """\
 {
- "format": 4,
+ "format": 5,
  "methods": {
   "empty": {
    "delegate_inputs": {},
@@ -43,6 +44,7 @@ FILE = """\
    "sources": {},
    "debug_handles": {},
    "modules": {},
+   "outputs": {},
    "data_names": []
   },
   "forward": {
@@ -88,6 +90,23 @@ FILE = """\
     "4": "layers.0.größe",
     "9": ""
    },
+   "outputs": {
+    "4": [
+     {
+      "module": "layers.0",
+      "source": {
+       "file": "model.py",
+       "line": 22,
+       "function": "forward",
+       "text": "x"
+      }
+     },
+     {
+      "module": null,
+      "source": null
+     }
+    ]
+   },
    "data_names": [
     "a",
     "größe"
@@ -128,13 +147,16 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 STATE = st.lists(st.tuples(TEXTS, st.booleans()), max_size=4).map(
     lambda found: tuple(StateNote(3 * index, *rest) for index, rest in enumerate(found))
 )
+SOURCES = st.builds(Source, TEXTS, st.integers(0, 99), TEXTS, TEXTS)
+OUTPUTS = st.lists(st.builds(OutputNote, st.none() | TEXTS, st.none() | SOURCES), max_size=2).map(tuple)
 METHODS = st.builds(
     MethodNotes,
     delegate_inputs=st.dictionaries(INDICES, st.integers(0, 5), max_size=4),
     state=STATE,
-    sources=st.dictionaries(INDICES, st.builds(Source, TEXTS, st.integers(0, 99), TEXTS, TEXTS), max_size=4),
+    sources=st.dictionaries(INDICES, SOURCES, max_size=4),
     debug_handles=st.dictionaries(INDICES, st.lists(INDICES, unique=True).map(tuple), max_size=4),
     modules=st.dictionaries(INDICES, TEXTS, max_size=4),
+    outputs=st.dictionaries(INDICES, OUTPUTS, max_size=4),
     data_names=st.lists(TEXTS, max_size=3).map(tuple),
 )
 SHAPES = st.lists(INDICES, max_size=3).map(tuple)
@@ -173,6 +195,7 @@ def test_equal_notes_give_equal_bytes(tmp_path_factory: pytest.TempPathFactory, 
         sources=dict(reversed(notes.sources.items())),
         debug_handles=dict(reversed(notes.debug_handles.items())),
         modules=dict(reversed(notes.modules.items())),
+        outputs=dict(reversed(notes.outputs.items())),
         data_names=notes.data_names,
     )
     places = [tmp_path_factory.getbasetemp() / name for name in ("one.json", "two.json")]
@@ -204,7 +227,7 @@ MALFORMED = {
     "deep": ("[" * 100_000, "this is not JSON: …"),
     "a large number": (_with("format", value=1).replace("1", "1" * 5000, 1), "this is not JSON: …"),
     "no object": ("[]", "expected an object, found []"),
-    "another format": (_with("format", value=1), "format: version 1 is unknown; this version of etdev reads 4"),
+    "another format": (_with("format", value=1), "format: version 1 is unknown; this version of etdev reads 5"),
     "a truth as format": (_with("format", value=True), f"format: {NUMBER} true"),
     "no format": (_with("format", value=...), "format: missing key"),
     "no methods": (_with("methods", value=...), "methods: missing key"),
@@ -222,7 +245,7 @@ MALFORMED = {
         "data_files.b.ptd.größe.scalar_type: expected the name of a scalar type, found []",
     ),
     "more": (_with("more", value=1), "more: unknown key; expected format, methods, data_files, delegates"),
-    "a key twice": ('{"format": 4, "methods": {}, "methods": {}}', "the key 'methods' occurs twice"),
+    "a key twice": ('{"format": 5, "methods": {}, "methods": {}}', "the key 'methods' occurs twice"),
     "a list of methods": (_with("methods", value=[]), "methods: expected an object, found []"),
     "a method without state": (_with(*F, "state", value=...), "methods.forward.state: missing key"),
     "state as an object": (_with(*F, "state", value={}), "methods.forward.state: expected a list, found {}"),
@@ -265,6 +288,10 @@ MALFORMED = {
     "a module that is no text": (
         _with(*F, "modules", "4", value=4),
         "methods.forward.modules.4: expected a string, found 4",
+    ),
+    "an output that is a path": (
+        _with(*F, "outputs", "4", value=["layers.0"]),
+        'methods.forward.outputs.4[0]: expected an object, found "layers.0"',
     ),
     "a graph that is no text": (
         _with("delegates", "ab12", "graph", value=1),
@@ -355,6 +382,7 @@ def test_notes_move_with_their_instructions() -> None:
         sources={9: Source("model.py", 21, "forward", "return self.fc(x)")},
         debug_handles={3: (1, 2, 3), 0: ()},
         modules={3: "layers.0.größe"},
+        outputs={3: NOTES.methods["forward"].outputs[4]},
         data_names=("a", "größe"),
     )
     assert replace(moved, methods=NOTES.methods) == NOTES

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import TypedDict
 
 from etdev.inspection.lifetimes import bytes_in_use
@@ -12,7 +12,7 @@ from etdev.linker.state import state_name
 from etdev.program import model as m
 from etdev.program.analysis.storage import MethodMemory, Storage
 from etdev.program.info import Peak, TensorInUse
-from etdev.program.sidecar import MethodNotes
+from etdev.program.sidecar import MethodNotes, Source
 
 
 def peaks(plan: m.ExecutionPlan, memory: MethodMemory, notes: MethodNotes) -> tuple[Peak, ...]:
@@ -67,6 +67,10 @@ class _Place(TypedDict):
     source: str | None
 
 
+def _place(module: str | None, source: Source | None) -> _Place:
+    return {"module": module, "source": None if source is None else source.place}
+
+
 class _Writers:
     """Lookup of the tensor in a storage at a given time, and of the instruction that wrote the tensor."""
 
@@ -92,15 +96,24 @@ class _Writers:
             instruction=instruction,
             origin=self._origin(value, written),
             name=state_name(self._plan, storage.values),
-            **self.place(instruction),
+            **(self._place_of_output(instruction, storage.values) or self.place(instruction)),
         )
 
     def place(self, instruction: int | None) -> _Place:
         """Return the module and the source line of an instruction; each is None if it is unknown."""
         if instruction is None:
             return {"module": None, "source": None}
-        source = self._notes.sources.get(instruction)
-        return {"module": self._notes.modules.get(instruction), "source": None if source is None else source.place}
+        return _place(self._notes.modules.get(instruction), self._notes.sources.get(instruction))
+
+    def _place_of_output(self, instruction: int | None, values: Container[int]) -> _Place | None:
+        """Return the place of the op that computes a delegate's output; None if the notes do not say it."""
+        if instruction is None or instruction not in self._notes.outputs:
+            return None
+        outputs = self._notes.outputs[instruction]
+        call = self._memory.reaching.flow.instructions[instruction]
+        written = call.args[-len(outputs) :] if isinstance(call, m.DelegateCall) else ()
+        note = next((note for value, note in zip(written, outputs, strict=False) if value in values), None)
+        return None if note is None else _place(note.module, note.source)
 
     def _shown(self, storage: Storage, position: int) -> tuple[int, int | None]:
         """Return the largest tensor of a storage, and the position of the tensor's last write up to ``position``.

@@ -147,8 +147,7 @@ def sidecar_of(file: Path) -> Path:
 
 def _moved(notes: MethodNotes, method: MethodResult) -> MethodNotes:
     """Return an object program's notes, with positions in the linked file instead of its own positions."""
-    noted = {*notes.sources, *notes.modules, *notes.delegate_inputs, *notes.debug_handles}
-    return notes.renumbered({position: method.renumbered.get(position) for position in noted})
+    return notes.renumbered({position: method.renumbered.get(position) for position in notes.instructions})
 
 
 def _unknown(why: str) -> Provenance:

@@ -137,9 +137,10 @@ class TensorInUse:
     name: str | None
     """Name in the module; None if the file does not state the name."""
     module: str | None
-    """Path of the module whose instruction wrote the bytes, such as ``layers.0``; None if this is unknown.
+    """Path of the module that computed the bytes, such as ``layers.0``; None if this is unknown.
 
-    Empty for the model itself. Modules and source lines come from the build's files next to the program.
+    Empty for the model itself. For an output of a delegate, it is the module of the op that computes the output.
+    Modules and source lines come from the build's files next to the program.
     """
     source: str | None
     """Line of the model's code that wrote the bytes, such as ``model.py:20``; None if this is unknown."""

@@ -12,7 +12,7 @@ from etdev.inspection.report.modules import module_paths, modules
 from etdev.page.model import Texts
 from etdev.program import Blob, Program
 from etdev.program import model as m
-from etdev.program.sidecar import MethodNotes
+from etdev.program.sidecar import MethodNotes, OutputNote
 from program.hand import tensor
 from support.files import ADD, chain, delegated, method
 from support.files import program as make_program
@@ -29,7 +29,9 @@ def table(program: Program, known: Provenance) -> dict[str | None, tuple[int, in
     plan, memory, texts = program.execution_plan[0], method_memories(program), Texts()
     found = data_flow(plan, memory[0])
     paths = module_paths(plan, found.operands, known)
-    made = modules(program, plan, found, paths, describe_methods(program, memory, {})[0].peaks, texts)
+    peaks = describe_methods(program, memory, known.notes)[0].peaks
+    outputs = known.notes["forward"].outputs if known.notes else {}
+    made = modules(program, plan, found, paths, outputs, peaks, texts)
     if made is None:
         return None
     rows = zip(made.path, made.instructions, made.weights, made.written, made.peak, strict=True)
@@ -96,6 +98,38 @@ def test_the_model_itself_has_an_empty_path() -> None:
 def test_nothing_is_known_without_notes_and_names() -> None:
     assert table(chain(2), NO_NOTES) is None
     assert table(chain(2), Provenance(notes={"forward": MethodNotes()})) is None
+
+
+def test_an_output_of_a_delegate_belongs_to_the_op_that_computes_it() -> None:
+    found = delegated()
+    plan = found.execution_plan[0]
+    values = (*plan.values, tensor(2, at=32))
+    both = replace(plan, values=values, chains=(m.Chain((m.DelegateCall(0, (0, 1, 2)),)),), outputs=(1, 2))
+    outputs = {0: (OutputNote("net.first", None), OutputNote(None, None))}
+    notes = MethodNotes(delegate_inputs={0: 1}, modules={0: "net"}, outputs=outputs)
+
+    assert table(replace(found, execution_plan=(both,)), Provenance(notes={"forward": notes})) == {
+        "": (1, 8, 24, 24),
+        "net": (1, 8, 24, 24),
+        "net.first": (0, 0, 16, 16),
+        None: (0, 0, 0, 16),
+    }
+
+
+def test_data_that_a_delegate_looks_up_counts_as_its_weight_once() -> None:
+    blob, library = Blob(b"a_so_blob\na_weights_blob"), Blob(bytes(1000))
+    found = delegated(backend="CudaBackend")
+    plan = found.execution_plan[0]
+    twice = replace(plan, chains=(m.Chain((m.DelegateCall(0, (0, 1)), m.DelegateCall(0, (0, 1)))),))
+    held = replace(
+        found,
+        execution_plan=(twice,),
+        segments=(found.segments[0], m.Segment(128, blob), m.Segment(256, library)),
+        named_data=(m.NamedData("a_weights_blob", 2), m.NamedData("other", 0)),
+    )
+    made = table(held, noted({0: "net.first", 1: "net.second"}))
+    assert made is not None
+    assert (made["net"][1], made["net.first"][1]) == (len(blob) + 1000, len(blob) + 1000)
 
 
 def test_a_delegate_counts_as_a_weight_once() -> None:

@@ -13,7 +13,9 @@ from etdev.linker.state import state_name
 from etdev.page.model import NONE, Modules, Texts
 from etdev.program import Program
 from etdev.program import model as m
+from etdev.program.data_files.lookups import delegate_lookups
 from etdev.program.info import Peak
+from etdev.program.sidecar import OutputNote
 
 _MODEL = ""
 """Path of the model itself. All other modules are parts of it."""
@@ -69,13 +71,16 @@ def modules(
     plan: m.ExecutionPlan,
     found: DataFlow,
     paths: Mapping[int, str],
+    outputs: Mapping[int, Sequence[OutputNote]],
     peaks: Iterable[Peak],
     texts: Texts,
 ) -> Modules | None:
     """Return the sizes of a method's modules, each with its submodules; None if no module is known.
 
-    ``paths`` is the result of :func:`module_paths`. A weight belongs to the module whose instruction uses it first, and
-    counts once. The blob of a delegate counts as a weight.
+    ``paths`` is the result of :func:`module_paths`. ``outputs`` contains the notes on the outputs of delegates.
+
+    A weight belongs to the module whose instruction uses it first, and counts once. The blob of a delegate counts as a
+    weight, and so does the data in the file that the delegate looks up.
     """
     if not paths:
         return None
@@ -83,15 +88,18 @@ def modules(
     for position, one in enumerate(found.operands):
         path = paths.get(position, _UNKNOWN)
         own.instructions[path] += 1
-        own.written[path] += sum(_nbytes(plan, value) for value in one.writes)
+        writers = _writers_inside(found.flow.instructions[position], outputs.get(position, ()))
+        for value in one.writes:
+            own.written[writers.get(value, path)] += _nbytes(plan, value)
     for position, size in _weights(program, plan, found):
         own.weights[paths.get(position, _UNKNOWN)] += size
     for peak in peaks:
         for tensor in peak.tensors:
             path = _UNKNOWN if tensor.instruction is None else paths.get(tensor.instruction, _UNKNOWN)
-            own.peak[path] += tensor.nbytes
+            own.peak[path if tensor.module is None else tensor.module] += tensor.nbytes
     total = _Sizes(*map(_with_submodules, own.counters()))
-    rows = sorted((path for path in total.instructions if path is not None), key=lambda path: path.split("."))
+    known = {path for counter in total.counters() for path in counter if path is not None}
+    rows = sorted(known, key=lambda path: path.split("."))
     keys: list[str | None] = [*rows]
     if any(counter[_UNKNOWN] for counter in own.counters()):
         keys.append(_UNKNOWN)
@@ -102,6 +110,14 @@ def modules(
         written=tuple(total.written[key] for key in keys),
         peak=tuple(total.peak[key] for key in keys),
     )
+
+
+def _writers_inside(call: m.Instruction, notes: Sequence[OutputNote]) -> dict[int, str]:
+    """Map each output of a delegate call to the module of the op that computes the output, if it is known."""
+    if not isinstance(call, m.DelegateCall) or not notes:
+        return {}
+    pairs = zip(call.args[-len(notes) :], notes, strict=False)
+    return {value: note.module for value, note in pairs if note.module is not None}
 
 
 def _with_submodules(own: Counter[str | None]) -> Counter[str | None]:
@@ -119,13 +135,19 @@ def _with_submodules(own: Counter[str | None]) -> Counter[str | None]:
 def _weights(program: Program, plan: m.ExecutionPlan, found: DataFlow) -> Iterator[tuple[int, int]]:
     """Yield ``(position of first use, size in bytes)`` for each constant and each delegate."""
     seen: set[tuple[str, int | str]] = set()
+    named = {item.key: item.segment_index for item in program.named_data}
     for position, (call, one) in enumerate(zip(found.flow.instructions, found.operands, strict=True)):
         if isinstance(call, m.DelegateCall):
-            reference = plan.delegates[call.delegate_index].processed
-            key: tuple[str, int | str] = reference.location.name, reference.index
+            delegate = plan.delegates[call.delegate_index]
+            key: tuple[str, int | str] = delegate.processed.location.name, delegate.processed.index
             if key not in seen:
                 seen.add(key)
-                yield position, len(program.delegate_data(plan.delegates[call.delegate_index]))
+                yield position, len(program.delegate_data(delegate))
+            for name in delegate_lookups(program, delegate) or ():
+                key = "segment", named.get(name, -1)
+                if name in named and key not in seen:
+                    seen.add(key)
+                    yield position, len(program.segments[named[name]].data)
         for value in one.reads:
             tensor = plan.values[value]
             if isinstance(tensor, m.Tensor) and tensor.is_constant:

@@ -59,9 +59,9 @@ class ModulesView {
 
 function modulesNote() {
   return (
-    "Each module with its submodules. Weights are the constants and delegates that its instructions use first. " +
-    "Data that delegates look up by name belongs to no module. Bytes written are the outputs of its instructions, if " +
-    "each runs once. In the areas, each module at the top has its own colour, which its submodules share."
+    "Each module with its submodules. Weights are the constants and delegates that its instructions use first, with " +
+    "the data that these delegates look up by name. Bytes written are the outputs of its instructions and of its ops " +
+    "in delegates, if each runs once. In the areas, each module at the top has its own colour, which its submodules share."
   );
 }
 

@@ -1,6 +1,6 @@
 """The sidecar of an object program: a JSON file with facts that the ``.pte`` cannot hold.
 
-The file is ``NAME.object.json`` next to ``NAME.object.pte``. It is one object with ``format`` (4), ``methods``,
+The file is ``NAME.object.json`` next to ``NAME.object.pte``. It is one object with ``format`` (5), ``methods``,
 ``data_files`` and ``delegates``. The index of an instruction is its position in the method's first chain. Current
 programs have no other chains. This module imports neither torch nor executorch.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,89 +20,27 @@ from etdev.files import atomic_write_text, describe_os_error, read_file
 from etdev.program.flat_tensor.model import TensorLayout
 from etdev.program.flaw import FlawError
 from etdev.program.model import ScalarType
+from etdev.program.sidecar.notes import MethodNotes, OutputNote, Source, StateNote
 from etdev.program.sidecar.records import DelegateRecord, encode_record, unpack
 
-FORMAT = 4
+__all__ = [
+    "FORMAT",
+    "MethodNotes",
+    "OutputNote",
+    "Sidecar",
+    "Source",
+    "StateNote",
+    "read_sidecar",
+    "write_sidecar",
+]
+
+FORMAT = 5
 """Version of the file's structure. It increases when a reader of the old version would misread the new version."""
 
 _MOST = 1 << 63
 """Exclusive upper bound of all numbers in the file. Indices, counts and debug handles fit in 63 bits."""
 
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A line of the model's code."""
-
-    file: str
-    """Path of the file, with ``/`` as separator.
-
-    The path is relative to the project. For an installed package, it is relative to the package's folder.
-    """
-    line: int
-    """Line number, starting at 1."""
-    function: str
-    text: str
-    """Text of the line without indentation. Empty if the file could not be read during export."""
-
-    @property
-    def place(self) -> str:
-        """File and line, such as ``model.py:20``."""
-        return f"{self.file}:{self.line}"
-
-    def __str__(self) -> str:
-        return self.place + (f": {self.text}" if self.text else "")
-
-
-@dataclass(frozen=True, slots=True)
-class StateNote:
-    """A tensor that keeps its content from one call to the next."""
-
-    value: int
-    """Value index."""
-    name: str
-    """Name in the user's module, such as ``layers.0.cache``.
-
-    State of the same name in several methods is one buffer in the module. The config decides whether the methods share
-    that state.
-    """
-    initialized: bool
-    """True if the file contains the initial value of this state. Otherwise, the state starts as zeros."""
-
-
-@dataclass(frozen=True, slots=True)
-class MethodNotes:
-    """Notes on one method. If a map lacks an instruction, the fact about that instruction is unknown."""
-
-    delegate_inputs: Mapping[int, int] = field(default_factory=dict)
-    """Maps a delegate call to its number of inputs. A call's arguments are the inputs, then the outputs."""
-    state: tuple[StateNote, ...] = ()
-    """State, in the order of the value indices."""
-    sources: Mapping[int, Source] = field(default_factory=dict)
-    """Maps an instruction to a line of the model's code. A delegate call has the line of the delegate's last op."""
-    debug_handles: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """Maps an instruction to the debug handles of the ops that became it. An ``ETRecord`` uses the same handles."""
-    modules: Mapping[int, str] = field(default_factory=dict)
-    """Maps an instruction to the path of its module, such as ``layers.0.attention``; empty for the model itself.
-
-    A delegate call has the path of the smallest module that contains all of the delegate's ops.
-    """
-    data_names: tuple[str, ...] = ()
-    """Names of the data that the method's delegates look up."""
-
-    def renumbered(self, old_to_new: Mapping[int, int | None]) -> MethodNotes:
-        """Return the notes for a changed list of instructions. See :meth:`Sidecar.renumbered`."""
-        return MethodNotes(
-            delegate_inputs=_renumbered(self.delegate_inputs, old_to_new, _only_one),
-            state=self.state,
-            sources=_renumbered(self.sources, old_to_new, lambda first, _: first),
-            debug_handles=_renumbered(
-                self.debug_handles, old_to_new, lambda first, second: tuple(dict.fromkeys((*first, *second)))
-            ),
-            modules=_renumbered(self.modules, old_to_new, lambda first, _: first),
-            data_names=self.data_names,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,21 +72,6 @@ class Sidecar:
         return replace(self, methods={**self.methods, method: self.methods[method].renumbered(old_to_new)})
 
 
-def _renumbered(
-    notes: Mapping[int, _T], old_to_new: Mapping[int, int | None], merge: Callable[[_T, _T], _T]
-) -> dict[int, _T]:
-    found: dict[int, _T] = {}
-    for old, note in sorted(notes.items()):
-        new = old_to_new[old]
-        if new is not None:
-            found[new] = merge(found[new], note) if new in found else note
-    return dict(sorted(found.items()))
-
-
-def _only_one(first: int, second: int) -> int:
-    raise ValueError(f"two delegate calls, with {first} and {second} inputs, became one instruction")
-
-
 def write_sidecar(sidecar: Sidecar, path: str | os.PathLike[str]) -> None:
     """Write the file atomically. Equal notes yield equal bytes.
 
@@ -170,14 +93,19 @@ def _encoded(notes: MethodNotes) -> dict[str, Any]:
     return {
         "delegate_inputs": {str(index): count for index, count in sorted(notes.delegate_inputs.items())},
         "state": [{"value": note.value, "name": note.name, "initialized": note.initialized} for note in notes.state],
-        "sources": {
-            str(index): {"file": line.file, "line": line.line, "function": line.function, "text": line.text}
-            for index, line in sorted(notes.sources.items())
-        },
+        "sources": {str(index): _encoded_source(line) for index, line in sorted(notes.sources.items())},
         "debug_handles": {str(index): list(handles) for index, handles in sorted(notes.debug_handles.items())},
         "modules": {str(index): path for index, path in sorted(notes.modules.items())},
+        "outputs": {
+            str(index): [{"module": one.module, "source": _encoded_source(one.source)} for one in outputs]
+            for index, outputs in sorted(notes.outputs.items())
+        },
         "data_names": list(notes.data_names),
     }
+
+
+def _encoded_source(source: Source | None) -> dict[str, Any] | None:
+    return None if source is None else asdict(source)
 
 
 def _encoded_layout(layout: TensorLayout | None) -> dict[str, Any] | None:
@@ -246,6 +174,7 @@ def _notes(content: Any) -> MethodNotes:
         "sources": _by_instruction(_source),
         "debug_handles": _by_instruction(_counts),
         "modules": _by_instruction(_text),
+        "outputs": _by_instruction(_outputs),
         "data_names": _texts,
     }
     return MethodNotes(**_object(content, fields))
@@ -305,6 +234,18 @@ def _state_note(content: Any) -> StateNote:
 
 def _source(content: Any) -> Source:
     return Source(**_object(content, {"file": _text, "line": _count, "function": _text, "text": _text}))
+
+
+def _outputs(content: Any) -> tuple[OutputNote, ...]:
+    return _items(content, _output)
+
+
+def _output(content: Any) -> OutputNote:
+    return OutputNote(**_object(content, {"module": _optional(_text), "source": _optional(_source)}))
+
+
+def _optional(decode: Callable[[Any], _T]) -> Callable[[Any], _T | None]:
+    return lambda content: None if content is None else decode(content)
 
 
 def _by_instruction(decode: Callable[[Any], _T]) -> Callable[[Any], dict[int, _T]]:

@@ -25,7 +25,7 @@ from etdev.program.model import (
     KernelCall,
     MoveCall,
 )
-from etdev.program.sidecar import Source
+from etdev.program.sidecar import OutputNote, Source
 from pipeline.stages.emit.emitting import FIRST_LINE, PX, Case, Emitted, X, emit
 
 MODEL = Case(
@@ -122,6 +122,14 @@ def test_instructions_have_the_module_they_come_from(model: tuple[Emitted, Any])
     assert modules[names.index("DelegateCall")] == "layer"
     assert modules[names.index("erf")] == ""
     assert {modules.get(names.index(name), "") for name in names if name != "DelegateCall"} == {""}
+
+
+def test_outputs_of_delegates_have_the_module_that_computes_them(model: tuple[Emitted, Any]) -> None:
+    made, _ = model
+    outputs = made.object.sidecar.methods["forward"].outputs
+    place = Source("model.py", END, "forward", "return self.layer(y), y.erf()")
+
+    assert outputs == {_named(made.plan()).index("DelegateCall"): (OutputNote("layer", place),)}
 
 
 @pytest.mark.nightly

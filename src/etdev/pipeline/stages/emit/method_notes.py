@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from etdev.pipeline.stages.emit.debug_handles import Handles
 from etdev.pipeline.stages.emit.graphs import lowered_module
 from etdev.pipeline.stages.emit.instructions import MismatchError, Origin, match_instructions
-from etdev.pipeline.stages.emit.module_paths import module_of
+from etdev.pipeline.stages.emit.module_paths import module_of, module_path
 from etdev.pipeline.stages.emit.mutable_state import State
 from etdev.pipeline.stages.emit.source_lines import SourceLines
 from etdev.pipeline.stages.emit.virtual_addresses import MEMORY_ID, VirtualAddresses
 from etdev.program.model import ExecutionPlan
-from etdev.program.sidecar import MethodNotes, Source, StateNote
+from etdev.program.sidecar import MethodNotes, OutputNote, Source, StateNote
 
 if TYPE_CHECKING:
-    from torch.fx import GraphModule
+    from torch.fx import GraphModule, Node
 
 
 def describe_method(
@@ -42,6 +42,7 @@ def describe_origins(origins: list[Origin], handles: Handles, lines: SourceLines
         sources={} if lines is None else _sources(origins, lines),
         debug_handles=_debug_handles(origins, handles),
         modules=_modules(origins),
+        outputs=_outputs(origins, lines),
     )
 
 
@@ -79,6 +80,23 @@ def _sources(origins: list[Origin], lines: SourceLines) -> dict[int, Source]:
 def _modules(origins: list[Origin]) -> dict[int, str]:
     found = ((index, module_of(origin.module, origin.node)) for index, origin in enumerate(origins))
     return {index: path for index, path in found if path is not None}
+
+
+def _outputs(origins: list[Origin], lines: SourceLines | None) -> dict[int, tuple[OutputNote, ...]]:
+    found = {}
+    for index, origin in enumerate(origins):
+        lowered = lowered_module(origin.module, origin.node)
+        if lowered is not None:
+            (results,) = lowered.original_module.graph.output_node().args
+            found[index] = tuple(_output(lowered.original_module.graph_module, node, lines) for node in results)
+    return found
+
+
+def _output(module: GraphModule, node: Node, lines: SourceLines | None) -> OutputNote:
+    """Return the note on an output. Quantization adds ops without a module, so look for the module before these."""
+    while module_path(node) is None and node.all_input_nodes:
+        node = node.all_input_nodes[0]
+    return OutputNote(module_path(node), None if lines is None else lines.of(module, node))
 
 
 def _debug_handles(origins: list[Origin], handles: Handles) -> dict[int, tuple[int, ...]]:

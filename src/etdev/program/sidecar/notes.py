@@ -1,0 +1,116 @@
+"""Notes on the methods of an object program: what a sidecar says about instructions and state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A line of the model's code."""
+
+    file: str
+    """Path of the file, with ``/`` as separator.
+
+    The path is relative to the project. For an installed package, it is relative to the package's folder.
+    """
+    line: int
+    """Line number, starting at 1."""
+    function: str
+    text: str
+    """Text of the line without indentation. Empty if the file could not be read during export."""
+
+    @property
+    def place(self) -> str:
+        """File and line, such as ``model.py:20``."""
+        return f"{self.file}:{self.line}"
+
+    def __str__(self) -> str:
+        return self.place + (f": {self.text}" if self.text else "")
+
+
+@dataclass(frozen=True, slots=True)
+class OutputNote:
+    """The op that computes an output of a delegate call."""
+
+    module: str | None
+    """Path of the op's module, such as ``layers.0``; None if it is not known."""
+    source: Source | None
+    """Line of the model's code; None if it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateNote:
+    """A tensor that keeps its content from one call to the next."""
+
+    value: int
+    """Value index."""
+    name: str
+    """Name in the user's module, such as ``layers.0.cache``.
+
+    State of the same name in several methods is one buffer in the module. The config decides whether the methods share
+    that state.
+    """
+    initialized: bool
+    """True if the file contains the initial value of this state. Otherwise, the state starts as zeros."""
+
+
+@dataclass(frozen=True, slots=True)
+class MethodNotes:
+    """Notes on one method. If a map lacks an instruction, the fact about that instruction is unknown."""
+
+    delegate_inputs: Mapping[int, int] = field(default_factory=dict)
+    """Maps a delegate call to its number of inputs. A call's arguments are the inputs, then the outputs."""
+    state: tuple[StateNote, ...] = ()
+    """State, in the order of the value indices."""
+    sources: Mapping[int, Source] = field(default_factory=dict)
+    """Maps an instruction to a line of the model's code. A delegate call has the line of the delegate's last op."""
+    debug_handles: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Maps an instruction to the debug handles of the ops that became it. An ``ETRecord`` uses the same handles."""
+    modules: Mapping[int, str] = field(default_factory=dict)
+    """Maps an instruction to the path of its module, such as ``layers.0.attention``; empty for the model itself.
+
+    A delegate call has the path of the smallest module that contains all of the delegate's ops.
+    """
+    outputs: Mapping[int, tuple[OutputNote, ...]] = field(default_factory=dict)
+    """Maps a delegate call to the notes on its outputs, in the order of the call's arguments."""
+    data_names: tuple[str, ...] = ()
+    """Names of the data that the method's delegates look up."""
+
+    @property
+    def instructions(self) -> set[int]:
+        """Indices of the instructions that have notes."""
+        return {*self.delegate_inputs, *self.sources, *self.debug_handles, *self.modules, *self.outputs}
+
+    def renumbered(self, old_to_new: Mapping[int, int | None]) -> MethodNotes:
+        """Return the notes for a changed list of instructions. See :meth:`Sidecar.renumbered`."""
+        return MethodNotes(
+            delegate_inputs=_renumbered(self.delegate_inputs, old_to_new, _only_one),
+            state=self.state,
+            sources=_renumbered(self.sources, old_to_new, lambda first, _: first),
+            debug_handles=_renumbered(
+                self.debug_handles, old_to_new, lambda first, second: tuple(dict.fromkeys((*first, *second)))
+            ),
+            modules=_renumbered(self.modules, old_to_new, lambda first, _: first),
+            outputs=_renumbered(self.outputs, old_to_new, lambda first, _: first),
+            data_names=self.data_names,
+        )
+
+
+def _renumbered(
+    notes: Mapping[int, _T], old_to_new: Mapping[int, int | None], merge: Callable[[_T, _T], _T]
+) -> dict[int, _T]:
+    found: dict[int, _T] = {}
+    for old, note in sorted(notes.items()):
+        new = old_to_new[old]
+        if new is not None:
+            found[new] = merge(found[new], note) if new in found else note
+    return dict(sorted(found.items()))
+
+
+def _only_one(first: int, second: int) -> int:
+    raise ValueError(f"two delegate calls, with {first} and {second} inputs, became one instruction")
