@@ -174,6 +174,24 @@ CASES = {
             "  help: declare it: [methods.forward.dims] with batch = { max = 32 }\n"
         ),
     ),
+    "no version": (
+        MINIMAL.replace("version = 1\n", ""),
+        "etdev.toml:1:1: `version` is missing; expected 1\n  help: add version = 1\n",
+    ),
+    "a partitioner by name": (
+        MINIMAL + 'partitioners = ["xnnpack"]\n',
+        (
+            'etdev.toml:7:17: `targets.cpu.partitioners[0]` is "xnnpack"; expected a table\n'
+            '  help: write a table: partitioners = [{ backend = "xnnpack" }]\n'
+        ),
+    ),
+    "an input by name": (
+        MINIMAL.replace("inputs = [{ name", 'inputs = ["x", { name'),
+        (
+            'etdev.toml:5:11: `methods.forward.inputs[0]` is "x"; expected a table\n'
+            "  help: the table needs: name, dtype, shape\n"
+        ),
+    ),
     "no model": (
         MINIMAL.replace('[model]\nentry = "model:make"\n', ""),
         "etdev.toml:1:1: `model` is missing; expected a table\n  help: Source of the model.\n",

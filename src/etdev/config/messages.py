@@ -191,7 +191,9 @@ def _issue(item: _Found, root: TableOf, prefix: KeyPath) -> Issue:
     if item.type == "extra_forbidden":
         return Issue(key, f"unknown key `{name}`", UNKNOWN_KEY, _unknown_hint(item, root, prefix))
     if item.type == "missing":
-        return Issue(key, f"`{name}` is missing; expected {node.expected}", MISSING_KEY, _description(root, item.path))
+        return Issue(
+            key, f"`{name}` is missing; expected {node.expected}", MISSING_KEY, _missing_hint(node, root, item.path)
+        )
     if item.type == WRONG_NAME:
         message = f"`{name}`: {literal(item.path[-1])} is not a valid name; expected {node.expected}"
         return Issue(key, message, WRONG_NAME, _choice_hint(node, item.path[-1]))
@@ -254,6 +256,12 @@ def _without_misspelled(issues: dict[KeyPath, Issue], found: Iterable[_Found], p
     return [issue for path, issue in issues.items() if not (issue.rule == MISSING_KEY and path in meant)]
 
 
+def _missing_hint(node: Node, root: TableOf, path: KeyPath) -> str | Example | None:
+    if isinstance(node, Leaf) and len(node.values) == 1:
+        return example("add {}", {str(path[-1]): node.values[0]})
+    return _description(root, path)
+
+
 def _description(root: TableOf, path: KeyPath) -> str | None:
     node: Node = root
     for part in path[:-1]:
@@ -279,13 +287,7 @@ def _null_hint(node: Node, path: KeyPath) -> str:
 def _value_hint(node: Node, value: object, path: KeyPath) -> str | Example | None:
     if value is None:
         return _null_hint(node, path)
-    if isinstance(node, ListOf) and kind(value) in _kinds(node.item):
-        if isinstance(value, Mapping):
-            return "write a list of tables: [{ … }]"
-        return f"write a list: [{short(value)}]"
-    if isinstance(node, MapOf) and node.name.example and kind(value) in _kinds(node.value):
-        return example("write a table: {}", {format_key(path[-1:]): {node.name.example: value}})
-    if hint := _choice_hint(node, value):
+    if hint := _container_hint(node, value, path) or _choice_hint(node, value):
         return hint
     if not isinstance(node, Leaf) or (node.values and isinstance(value, str)):
         return None
@@ -296,6 +298,30 @@ def _value_hint(node: Node, value: object, path: KeyPath) -> str | Example | Non
     if node.kinds == {"text"} and kind(value) in ("boolean", "integer", "number", "date") and node.is_free_text:
         return f'text needs quotes: "{short(value)}"'
     return None
+
+
+def _container_hint(node: Node, value: object, path: KeyPath) -> str | Example | None:
+    """Return how to write the expected list or table with a value; None if this is not clear."""
+    if isinstance(node, ListOf) and kind(value) in _kinds(node.item):
+        if isinstance(value, Mapping):
+            return "write a list of tables: [{ … }]"
+        return f"write a list: [{short(value)}]"
+    if isinstance(node, TableOf):
+        return _table_hint(node, value, path)
+    if isinstance(node, MapOf) and node.name.example and kind(value) in _kinds(node.value):
+        return example("write a table: {}", {format_key(path[-1:]): {node.name.example: value}})
+    return None
+
+
+def _table_hint(node: TableOf, value: object, path: KeyPath) -> str | Example | None:
+    """Return a hint for a value instead of a table. If the table needs only one key, the value may be that key's."""
+    required = [key for key in node.keys.values() if key.required]
+    if len(required) == 1 and kind(value) in _kinds(required[0].node):
+        table = {required[0].name: value}
+        if isinstance(path[-1], int):
+            return example("write a table: {}", {str(path[-2]): [table]})
+        return example("write a table: {}", {str(path[-1]): table})
+    return f"the table needs: {', '.join(key.name for key in required)}" if required else None
 
 
 def _choice_hint(node: Node, value: object) -> str | None:
