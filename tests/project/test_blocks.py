@@ -36,17 +36,17 @@ RUN = {
 """Pages all of whose commands and programs a test runs, or compares with what it ran."""
 OUTPUT_NOT_RUN = {
     ("memory.md", "memory"): "the target `portable` of examples/transformer, which takes a minute",
-    ("memory.md", "etdev build portable -v --set targets.portable.memory.planner=planners"): "the page's own planner",
-    ("memory.md", "error: --set targets.portable.memory.planner=planners"): "the page's own planner",
+    ("planning.md", "etdev build portable -v --set targets.portable.memory.planner=planners"): "the page's own planner",
+    ("planning.md", "error: --set targets.portable.memory.planner=planners"): "the page's own planner",
     ("memory.md", "etdev relink kinds.pte"): "tests/cli/test_relink.py has such files",
     ("memory.md", "4 instructions moved"): "a model of benchmarks/order.py",
-    ("memory.md", "etdev inspect vit.pte"): "a model of transformers",
-    ("memory.md", "etdev relink vit.pte"): "a model of transformers",
-    ("memory.md", "etdev diff vit.pte"): "a model of transformers",
-    ("memory.md", "etdev relink counters.pte"): "tests/cli/test_relink.py has such files",
-    ("memory.md", "etdev relink gpt.pte"): "a model of transformers",
-    ("memory.md", "etdev relink two-conds.pte"): "tests/pipeline/test_stock_is_wrong.py makes such files",
-    ("memory.md", "id,lower,upper,size"): "the input of the command above it",
+    ("relink.md", "etdev inspect vit.pte"): "a model of transformers",
+    ("relink.md", "etdev relink vit.pte"): "a model of transformers",
+    ("relink.md", "etdev diff vit.pte"): "a model of transformers",
+    ("relink.md", "etdev relink counters.pte"): "tests/cli/test_relink.py has such files",
+    ("relink.md", "etdev relink gpt.pte"): "a model of transformers",
+    ("relink.md", "etdev relink two-conds.pte"): "tests/pipeline/test_stock_is_wrong.py makes such files",
+    ("planning.md", "id,lower,upper,size"): "the input of the command above it",
     ("verification.md", "etdev verify two-devices.pte"): "tests/verification has such files",
     ("quantization.md", "etdev run build"): "an image of the reader's own",
     ("quantization.md", "replay"): "needs tosa-tools",
@@ -56,7 +56,7 @@ OUTPUT_NOT_RUN = {
     ("README.md", "etdev inspect vit.pte"): "a model of transformers",
 }
 """Blocks of output that no test compares, by page and beginning, and why."""
-RUN_HERE = {("memory.md", "python -m etdev.planner"): "test_the_planner_of_a_file"}
+RUN_HERE = {("planning.md", "python -m etdev.planner"): "test_the_planner_of_a_file"}
 LANGUAGES_NOT_RUN = {
     "kotlin": "needs the SDK of Android",
     "swift": "needs Xcode",
@@ -67,6 +67,7 @@ PYTHON_NOT_RUN = {
     "README.md": "tests/test_api.py calls the same functions",
     "deploy.md": "tests/pipeline/test_deploy.py calls the same function",
     "memory.md": "parts of programs of the reader's own",
+    "planning.md": "parts of programs of the reader's own",
     "verification.md": "parts of programs of the reader's own",
     "workers.md": "tests/orchestrator runs such programs",
 }
