@@ -324,13 +324,14 @@ def _marks(case: Case) -> list[pytest.MarkDecorator]:
     """Leave to the slow tests what another case covers.
 
     Both formats have the same checks behind their parsers, and keys of a profile have the types of the same keys
-    outside of it. A key without a value is refused as a value of another type is: of these cases, every third runs.
+    outside of it. A key without a value is refused as a value of another type is, and all misspelled keys alike: of
+    these cases, every third runs.
     """
     other_format = case.form == "yaml" and case.change not in ("null", "missing")
     other_place = case.path[0] == "profiles" and case.change in ("null", "wrong type")
     if other_format or other_place:
         return [pytest.mark.slow]
-    return [pytest.mark.sampled] if case.change == "null" else []
+    return [pytest.mark.sampled] if case.change in ("null", "misspelled") else []
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.id, marks=_marks(case)) for case in CASES])

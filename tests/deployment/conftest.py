@@ -25,8 +25,10 @@ SHELLS = ("file", "openssh", "asyncssh", "adb")
 
 
 def _slow(kinds: Iterable[str], *quick: str) -> list[Any]:
-    """Return the kinds as parameters: ``quick`` ones, and others as slow."""
-    return [pytest.param(kind, marks=[] if kind in quick else [pytest.mark.slow]) for kind in kinds]
+    """Return the kinds as parameters: ``quick`` ones, and others as slow. The server of S3 is an integration test."""
+    marks = {kind: [pytest.mark.slow] for kind in kinds if kind not in quick}
+    marks.setdefault("s3", [pytest.mark.integration])
+    return [pytest.param(kind, marks=marks.get(kind, [])) for kind in kinds]
 
 
 @pytest.fixture
@@ -45,7 +47,7 @@ def home(ssh_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return ssh_home
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=_slow(KINDS, *KINDS))
 def any_target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
     """An empty target of each kind."""
     return make_target(request.param, request, tmp_path)

@@ -75,6 +75,7 @@ def contrast(browser: Browser, text: str, ground: str) -> float:
 
 @pytest.mark.parametrize("screen", [PHONE, DESKTOP], ids=["phone", "desktop"])
 @pytest.mark.sampled(1)
+@pytest.mark.integration
 def test_both_files_of_a_program_are_drawn(browser: Browser, screen: Screen, tmp_path: Path) -> None:
     file, data = two_files(tmp_path)
     browser.open(etdev.report(file), screen)
@@ -148,6 +149,7 @@ def test_a_map_says_where_the_peak_is_and_where_time_ends(browser: Browser, tmp_
     assert last == [instants - 1, 16]  # The outputs stay in use until time ends.
 
 
+@pytest.mark.integration
 def test_a_name_is_in_the_part_of_a_tensor_that_is_not_covered(browser: Browser, tmp_path: Path) -> None:
     browser.open(page_of(chain(2), tmp_path))
     ends = browser.run(
@@ -184,6 +186,7 @@ def test_the_theme_can_be_turned(browser: Browser, tmp_path: Path) -> None:
     assert browser.problems() == []
 
 
+@pytest.mark.integration
 def test_the_pointer_is_answered(browser: Browser, tmp_path: Path) -> None:
     """What is known of a tensor stands next to it, also where its lines come from."""
     browser.open(etdev.report(built_file(tmp_path, chain(2))))
@@ -205,6 +208,7 @@ def test_the_pointer_is_answered(browser: Browser, tmp_path: Path) -> None:
     assert browser.text(".tip") == ""
 
 
+@pytest.mark.integration
 def test_the_keyboard_walks_through_the_tensors(browser: Browser, tmp_path: Path) -> None:
     from selenium.webdriver import Keys
 
@@ -293,6 +297,7 @@ def test_methods_and_buffers_can_be_chosen(browser: Browser, tmp_path: Path) -> 
     assert browser.problems() == []
 
 
+@pytest.mark.integration
 def test_names_of_a_program_are_shown_and_do_nothing(browser: Browser, tmp_path: Path) -> None:
     """Of the file, methods, operators, tensors, delegates and named data; and on a page of nothing but such names."""
     named = tensor(4, at=0, extra_tensor_info=m.ExtraTensorInfo(fully_qualified_name=EVIL))

@@ -48,6 +48,7 @@ def rows(browser: Browser, title: str) -> list[list[str]]:
 
 @looks(phone=PHONE, desktop=DESKTOP)
 @pytest.mark.sampled(1)
+@pytest.mark.integration
 def test_both_maps_are_drawn_without_a_request(browser: Browser, screen: Screen, dark: bool, tmp_path: Path) -> None:
     page = opened(browser, copies(), link(copies()).program, tmp_path, screen, dark=dark)
     assert browser.run("return document.documentElement.scrollWidth") <= screen.width
@@ -93,6 +94,7 @@ def test_maps_have_the_same_scale(browser: Browser, tmp_path: Path) -> None:
     assert browser.run(extents) == [64, 64]
 
 
+@pytest.mark.integration
 def test_maps_have_the_same_legend_and_height(browser: Browser, tmp_path: Path) -> None:
     opened(browser, delegated(), chain(2), tmp_path)
     legends, tops = browser.run(
@@ -106,6 +108,7 @@ def test_maps_have_the_same_legend_and_height(browser: Browser, tmp_path: Path) 
     assert "Memory inside delegates is not counted." in browser.text(".tiles")
 
 
+@pytest.mark.integration
 def test_a_moved_tensor_is_shown_in_both_maps(browser: Browser, tmp_path: Path) -> None:
     (plan,) = chain(2).execution_plan
     moved = tuple(
@@ -126,6 +129,7 @@ def test_a_moved_tensor_is_shown_in_both_maps(browser: Browser, tmp_path: Path) 
     assert ["output 0" in tip for tip in tips] == [True, True]
 
 
+@pytest.mark.integration
 def test_each_program_has_its_page(browser: Browser, tmp_path: Path) -> None:
     opened(browser, counters(), delegated(), tmp_path)
     assert (
@@ -140,6 +144,7 @@ def test_each_program_has_its_page(browser: Browser, tmp_path: Path) -> None:
     assert browser.problems() == []
 
 
+@pytest.mark.integration
 def test_names_of_programs_are_texts(browser: Browser, tmp_path: Path) -> None:
     (plan,) = chain(2).execution_plan
     evil = replace(
@@ -177,6 +182,7 @@ def details(browser: Browser) -> list[str]:
 
 @looks(phone=PHONE, desktop=DESKTOP)
 @pytest.mark.sampled(1)
+@pytest.mark.integration
 def test_graphs_are_drawn_next_to_each_other(browser: Browser, screen: Screen, dark: bool, tmp_path: Path) -> None:
     opened(browser, chain(4), chain(2), tmp_path, screen, dark=dark)
     assert browser.run("return document.documentElement.scrollWidth") <= screen.width

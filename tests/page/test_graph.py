@@ -82,6 +82,7 @@ def test_is_drawn_without_a_request(browser: Browser, found: Any, screen: Screen
     assert set(browser.requests()) == {page.resolve().as_uri()}
 
 
+@pytest.mark.integration
 def test_the_keyboard_walks_through_the_instructions(browser: Browser, tmp_path: Path) -> None:
     from selenium.webdriver import Keys
 
@@ -102,6 +103,7 @@ def test_the_keyboard_walks_through_the_instructions(browser: Browser, tmp_path:
     assert browser.problems() == []
 
 
+@pytest.mark.integration
 def test_an_instruction_says_what_it_reads_and_writes(browser: Browser, tmp_path: Path) -> None:
     from selenium.webdriver import Keys
 
@@ -193,6 +195,7 @@ def test_colours_say_what_the_legend_says(browser: Browser, tmp_path: Path) -> N
     assert browser.text("#graph .legend").splitlines()[0] == "none"
 
 
+@pytest.mark.integration
 def test_a_node_has_its_number_and_marks_the_peak(browser: Browser, tmp_path: Path) -> None:
     bounded = {"shape_dynamism": m.TensorShapeDynamism.DYNAMIC_BOUND}
     values = [tensor(4, at=16 * number, **bounded) for number in range(3)]
@@ -237,6 +240,7 @@ def test_the_graph_of_each_method_can_be_chosen(browser: Browser, tmp_path: Path
     assert "Method second, 2 instructions" in browser.text("#memory")
 
 
+@pytest.mark.integration
 def test_names_of_a_program_are_texts(browser: Browser, tmp_path: Path) -> None:
     info = m.ExtraTensorInfo(fully_qualified_name=EVIL)
     values = [tensor(4, at=0), tensor(4, data=1, extra_tensor_info=info), tensor(4, at=16), m.String(EVIL)]

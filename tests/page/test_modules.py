@@ -46,6 +46,7 @@ def test_modules_are_sorted_and_drawn(browser: Browser, screen: Screen, tmp_path
     assert set(browser.requests()) == {page.resolve().as_uri()}
 
 
+@pytest.mark.integration
 def test_a_bar_is_a_share_of_the_whole(browser: Browser, tmp_path: Path) -> None:
     browser.open(etdev.report(built_file(tmp_path, chain(4), modules=MODULES)))
     browser.run(
@@ -62,6 +63,7 @@ def test_a_bar_is_a_share_of_the_whole(browser: Browser, tmp_path: Path) -> None
     assert shares[-1] == ["0 %", 0]
 
 
+@pytest.mark.integration
 def test_a_module_leads_to_its_first_instruction(browser: Browser, tmp_path: Path) -> None:
     browser.open(etdev.report(built_file(tmp_path, chain(4), modules=MODULES)))
     browser.run(
@@ -93,6 +95,7 @@ def test_a_large_method_is_collapsed_by_module(browser: Browser, tmp_path: Path)
     assert browser.problems() == []
 
 
+@pytest.mark.integration
 def test_pages_without_modules_say_so(browser: Browser, tmp_path: Path) -> None:
     browser.open(etdev.report(built_file(tmp_path, chain(2))))
     assert browser.text("#modules").splitlines()[-1] == (
@@ -100,6 +103,7 @@ def test_pages_without_modules_say_so(browser: Browser, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.integration
 def test_names_of_modules_are_texts(browser: Browser, tmp_path: Path) -> None:
     browser.open(etdev.report(built_file(tmp_path, chain(2), modules={0: EVIL, 1: f"{EVIL}.b"})))
     assert [row[0] for row in browser.run(ROWS)[:3]] == ["the whole model", EVIL, f"{EVIL}.b"]

@@ -18,9 +18,10 @@ from etdev.planner.banks.loads import Loads
 from planner import truth
 from planner.strategies import buffers
 from planner.test_greedy import random_rows
+from support.draws import examples
 from support.speed import action_time, usual_seconds
 
-EXAMPLES = settings(max_examples=100, deadline=None)
+EXAMPLES = settings(max_examples=examples(320), deadline=None)
 
 
 @st.composite
@@ -81,7 +82,7 @@ def test_a_plan_is_right_and_no_worse_than_executorchs(problem: BankedProblem) -
         assert plan.cost <= problem.total_cost(greedy[0])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(240), deadline=None)
 @given(problem=banked_problems(most=6))
 def test_small_problems_are_solved_as_by_trying_everything(problem: BankedProblem) -> None:
     least = cheapest(problem)
@@ -94,7 +95,7 @@ def test_small_problems_are_solved_as_by_trying_everything(problem: BankedProble
         assert plan.cost <= least * 2
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(480), deadline=None)
 @given(problem=banked_problems(most=6))
 def test_each_division_with_room_has_the_properties_that_are_forced(problem: BankedProblem) -> None:
     forced = find_forced(Loads(problem))

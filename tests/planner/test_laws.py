@@ -16,7 +16,7 @@ from planner import truth
 from planner.strategies import buffers, problems
 from support import draws
 
-EXAMPLES = settings(max_examples=120, deadline=None)
+EXAMPLES = settings(max_examples=draws.examples(480), deadline=None)
 
 
 @contextmanager

@@ -57,6 +57,7 @@ class _Page(HTMLParser):
             self.loaded.append(found)
 
 
+@pytest.mark.integration
 def test_a_page_loads_nothing_from_elsewhere(site: Path) -> None:
     built = sorted(site.rglob("*.html"))
     assert len(built) >= 25

@@ -28,6 +28,7 @@ def test_a_float_program_computes_what_eager_pytorch_computes(linear: Prepared) 
     assert output.float_snr_db is None
 
 
+@pytest.mark.integration
 def test_a_quantized_program_is_compared_with_both_models(quantized: Prepared) -> None:
     check = quantized.judge()["runtime"]
 

@@ -177,6 +177,7 @@ def test_a_program_that_shares_its_state_unasked_is_broken(account: Prepared) ->
     assert [output.max_abs_error for output in check.outputs] == [0, 0, 0, 0]
 
 
+@pytest.mark.integration
 def test_a_program_that_does_not_share_its_state_is_broken(apart: Prepared) -> None:
     check = apart.judge("model.share_state=true")["runtime"]
 

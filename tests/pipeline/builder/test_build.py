@@ -68,6 +68,7 @@ def test_who_holds_a_quantized_model_to_nothing_is_told(built: BuildResult) -> N
     assert told == ["int8", "w4"]
 
 
+@pytest.mark.integration
 def test_a_model_that_its_calibration_spoils_is_called_so(tmp_path: Path) -> None:
     """The build of a model calibrated on zeros was good, with the same note as on healthy models."""
     data = SAMPLES.replace("def score", "def zeros():\n        return [(torch.zeros(2, 32),)]\n\n    def score")
@@ -374,6 +375,7 @@ def test_a_stateful_model_is_reported_as_such(tmp_path: Path) -> None:
     assert result["cpu"].methods[0].stateful
 
 
+@pytest.mark.integration
 def test_artifacts_can_go_elsewhere(tmp_path: Path) -> None:
     out = tmp_path / "elsewhere" / "programs"
     config = write_project(tmp_path / "project", LINEAR_CONFIG + "    [targets.cpu]\n", model=LINEAR)

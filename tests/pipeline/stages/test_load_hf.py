@@ -129,6 +129,7 @@ def test_kwargs_override_the_configuration(project: Callable[..., Project], tmp_
     assert model.config.layer_norm_eps != 0.5
 
 
+@pytest.mark.integration
 def test_a_copy_of_the_model_calls_itself(project: Callable[..., Project], tmp_path: Path) -> None:
     """A reproducer: 8da4w quantized a copy whose ``forward`` was still the float model's."""
     torch.manual_seed(0)

@@ -158,6 +158,7 @@ def test_xnnpack_says_why(project: Callable[..., Project]) -> None:
 
 
 @pytest.mark.skipif(not backends.get("vulkan").availability().available, reason="Vulkan cannot be lowered to here")
+@pytest.mark.integration
 def test_vulkan_says_why(project: Callable[..., Project]) -> None:
     (part,) = lower(project(CONFIG.format(shape=SHAPE, backend="vulkan"), model=MODEL)).delegations
     (convolution,) = (item for item in part.undelegated if item.op == "aten.convolution.default")

@@ -70,6 +70,7 @@ IN_A_BRANCH = Case(
 )
 
 
+@pytest.mark.integration
 def test_values_that_pass_through_branches_and_loops(tmp_path: Path) -> None:
     made = emit(tmp_path, IN_A_BRANCH)
 

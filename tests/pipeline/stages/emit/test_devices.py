@@ -65,6 +65,7 @@ def test_devices_are_left_to_the_linker(tmp_path: Path) -> None:
     # The linked program has copies, which the stock runtime cannot make.
 
 
+@pytest.mark.integration
 def test_upstream_would_tag_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the other key, executorch 1.4.1 tags and copies."""
 
