@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -118,10 +119,17 @@ def _runtimes_share_processes(
         _spare_processes.patch(monkeypatch)
 
 
+@pytest.fixture(scope="session")
+def _caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Paths of caches, none of which exists."""
+    folder = tmp_path_factory.mktemp("caches")
+    return (folder / str(number) for number in count())
+
+
 @pytest.fixture(autouse=True)
-def _neutral_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+def _neutral_environment(monkeypatch: pytest.MonkeyPatch, _caches: Iterator[Path]) -> None:
     """No variable of the developer's shell changes what a test sees, and no build of another test."""
-    monkeypatch.setenv("ETDEV_CACHE_DIR", str(tmp_path_factory.mktemp("cache") / "etdev"))
+    monkeypatch.setenv("ETDEV_CACHE_DIR", str(next(_caches)))
     for name in list(os.environ):
         if name.startswith("ETDEV__") or name in {"ETDEV_DEBUG", "NO_COLOR", "FORCE_COLOR"}:
             monkeypatch.delenv(name)
