@@ -139,6 +139,14 @@ class RecordsDelegates(Protocol):
 
 
 @runtime_checkable
+class ChangesLowering(Protocol):
+    """Optional protocol of a backend that changes ExecuTorch's own code while models are lowered to it."""
+
+    def lowering(self) -> AbstractContextManager[None]:
+        """Return a context manager in whose block etdev lowers the target's model."""
+
+
+@runtime_checkable
 class RewritesPrograms(Protocol):
     """Optional protocol of a backend that makes no delegates, and uses operators of its own kernel library instead."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from pydantic import Field
@@ -55,6 +56,50 @@ class Xnnpack:
             per_op_mode=options.per_op_mode,
             force_non_static_weights_for_f32_linear=options.dynamic_fp32_weights,
         )
+
+    @contextmanager
+    def lowering(self) -> Iterator[None]:
+        """During the block, make ExecuTorch skip passes that cannot change a delegate's graph.
+
+        ExecuTorch runs 17 passes over the graph of each delegate. Each pass traces the whole graph again. Two of them
+        first export their patterns, which takes longer than the compilation of a small model. Delegates are the same
+        bytes without the skipped passes.
+        """
+        from executorch.backends.xnnpack import _passes
+
+        transform = _passes._transform
+
+        def transform_if_needed(program: Any, graph_pass: Any) -> Any:
+            wanted = OPS_OF_PASSES.get(type(graph_pass).__name__)
+            if wanted is None or any(wanted in name for name in _op_names(program.graph)):
+                return transform(program, graph_pass)
+            return program
+
+        _passes._transform = transform_if_needed
+        try:
+            yield
+        finally:
+            _passes._transform = transform
+
+
+OPS_OF_PASSES = {
+    "ConvertToSDPAPass": "any.dim",
+    "ConvertToUpsampleBilinear2d": "upsample_bilinear2d",
+    "Conv1dUnsqueezePass": "convolution",
+    "DecomposeBatchNorm": "batch_norm",
+    "DecomposeConcatenate": "cat",
+    "DimOrderOpsRevertPass": "dim_order_ops",
+    "FuseBatchNormPass": "batch_norm",
+    "InsertPadQDQPass": "constant_pad_nd",
+    "PReLUReshapePass": "prelu",
+    "RemoveGetItemPass": "max",
+    "RemoveRedundantCopyPass": "copy",
+}
+"""Maps a pass of ExecuTorch to a part of the names of the ops that it needs to change a graph."""
+
+
+def _op_names(graph: Any) -> Iterator[str]:
+    return (node.target.__name__ for node in graph.nodes if node.op == "call_function")
 
 
 backend = Xnnpack()

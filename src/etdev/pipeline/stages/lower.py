@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from etdev import backends
-from etdev.backends.base import Backend, OptionError, RecordsDelegates, RewritesPrograms
+from etdev.backends.base import Backend, ChangesLowering, OptionError, RecordsDelegates, RewritesPrograms
 from etdev.backends.devices import placed_specs
 from etdev.errors import MissingRequirementError
 from etdev.linker.planners import get_planner
@@ -61,6 +61,9 @@ def lower_model(
             for backend in dict.fromkeys(steps)
             if isinstance(backend, RecordsDelegates)
         ]
+        for backend in dict.fromkeys(steps):
+            if isinstance(backend, ChangesLowering):
+                stack.enter_context(backend.lowering())
         for program in programs.values():
             stack.enter_context(fixed_ranges(program))
             stack.enter_context(_kept_tables(program))
