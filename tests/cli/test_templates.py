@@ -134,7 +134,7 @@ def without_installation(scripts: list[str]) -> list[str]:
 def test_what_the_ci_files_call_works(clone: Path, cache: str) -> None:
     """Every script of GitHub's and GitLab's file, as for a pull request; only the installation is left out."""
     pytest.importorskip("executorch", reason="needs the extra `build`")
-    yaml = YAML(typ="safe")
+    yaml = YAML(typ="safe", pure=True)
     job = yaml.load(clone / ".github/workflows/etdev.yml")["jobs"]["etdev"]
     scripts = without_installation([step["run"] for step in job["steps"] if "run" in step])
     assert len(scripts) == 3
@@ -238,7 +238,7 @@ def test_what_differs_from_a_base_is_said(tmp_path: Path, cache: str, out: str) 
     file = f"{out}/cpu/my_model.pte"
     assert (folder / file).is_file()
     assert f"`.base/my model/build/cpu/my_model.pte` and `{file}` are identical\n" in shown
-    yaml = YAML(typ="safe")
+    yaml = YAML(typ="safe", pure=True)
     paths = yaml.load(folder / ".gitlab/etdev.yml")["etdev"]["artifacts"]["paths"]
     assert paths[:2] == [f"{out}/*/*.pte", f"{out}/*/*.ptd"]
     job = yaml.load(folder / ".github/workflows/etdev.yml")["jobs"]["etdev"]
@@ -312,7 +312,7 @@ def test_what_is_added_as_told_is_what_was_meant(
     pasted = lines.removeprefix("    ").replace("\n    ", "\n") + "\n"
     (tmp_path / path).write_text(own + pasted)
 
-    yaml = YAML(typ="safe")
+    yaml = YAML(typ="safe", pure=True)
     before, wanted, after = (yaml.load(text) for text in (own, render("ci", "x")[path], own + pasted))
     for key, entries in wanted.items():
         assert after[key] == [*before.get(key, []), *entries]
@@ -350,7 +350,7 @@ def test_ci_is_not_added_to_a_project_that_is_wrong(tmp_path: Path, capsys: pyte
     ],
 )
 def test_which_files_the_hooks_take(repository: Path, path: str, is_config: bool) -> None:
-    yaml = YAML(typ="safe")
+    yaml = YAML(typ="safe", pure=True)
     (published,) = yaml.load(repository / ".pre-commit-hooks.yaml")
     (local,) = yaml.load(render("ci", "x")[".pre-commit-config.yaml"])["repos"][0]["hooks"]
     for hook in (published, local):

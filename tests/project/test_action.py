@@ -29,7 +29,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def _action(repository: Path) -> dict[str, Any]:
-    loaded: dict[str, Any] = YAML(typ="safe").load(repository / "action.yml")
+    loaded: dict[str, Any] = YAML(typ="safe", pure=True).load(repository / "action.yml")
     return loaded
 
 

@@ -82,7 +82,7 @@ def test_a_template_that_installs_etdev_says_where_from(name: str) -> None:
 
 
 def test_every_input_and_output_of_the_action_is_documented(repository: Path) -> None:
-    action = YAML(typ="safe").load(repository / "action.yml")
+    action = YAML(typ="safe", pure=True).load(repository / "action.yml")
     named = _codes((repository / "docs" / "ci.md").read_text())
     assert action["inputs"].keys() | action["outputs"].keys() <= named
 

@@ -88,7 +88,7 @@ def test_a_tag_is_that_of_the_code_and_the_changelog(tag: str, heading: str, sai
 
 def test_the_workflows_are_yaml_and_only_one_may_publish(repository: Path) -> None:
     folder = repository / ".github" / "workflows"
-    found = {path.name: YAML(typ="safe").load(path) for path in folder.glob("*.yml")}
+    found = {path.name: YAML(typ="safe", pure=True).load(path) for path in folder.glob("*.yml")}
     assert found.keys() == {"ci.yml", "release.yml"}
     assert all(workflow["permissions"] == {"contents": "read"} for workflow in found.values())
     jobs = found["release.yml"]["jobs"]
