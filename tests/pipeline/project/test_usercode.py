@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from etdev.errors import LoadError
+from etdev.pipeline.project.user_modules import packages_of_modules
 from etdev.pipeline.project.usercode import UserCode, translated
 from support.stages import Failure, check_failure
 
@@ -252,3 +254,12 @@ def test_ops_are_registered_once_in_a_process(tmp_path: Path) -> None:
         _register(folder, "etdev_test_ops")
     assert sys.modules["builtins"].etdev_test == 2  # type: ignore[attr-defined]
     del sys.modules["builtins"].etdev_test, sys.modules["etdev_test_ops"]  # type: ignore[attr-defined]
+
+
+def test_packages_that_provide_modules() -> None:
+    """The same as Python finds, which parses the file lists of all packages."""
+    every = metadata.packages_distributions()
+    for module in ("pytest", "_pytest", "numpy", "typing_extensions", "tree_sitter", "etdev", "os", "nothing"):
+        assert packages_of_modules({module}) == set(every.get(module, ())), module
+    assert packages_of_modules({"pytest", "numpy", "os"}) == {"pytest", "numpy"}
+    assert packages_of_modules(set()) == set()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import difflib
 import functools
+import re
 import site
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from importlib import metadata
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -48,13 +49,19 @@ class SourceLoader(SourceFileLoader):
         return code
 
 
-@functools.cache
-def packages_of_modules() -> Mapping[str, list[str]]:
-    """Return a mapping from the name of each installed module to the packages that provide the module.
+def packages_of_modules(names: Set[str]) -> set[str]:
+    """Return the installed packages that provide top-level modules with these names.
 
-    The result is cached, because the search is slow.
+    ``importlib.metadata.packages_distributions`` finds the same, but parses the list of files of each package.
     """
-    return metadata.packages_distributions()
+    endings = "|".join(re.escape(ending) for ending in MODULE_ENDS)
+    listed = re.compile(rf"^(?:{'|'.join(map(re.escape, names))})(?:/|(?:{endings}),)", re.MULTILINE)
+    found = set()
+    for package in metadata.distributions() if names else ():
+        declared = package.read_text("top_level.txt")
+        if names & set(declared.split()) if declared else listed.search(package.read_text("RECORD") or ""):
+            found.add(package.metadata["Name"])
+    return found
 
 
 def is_module(place: Path) -> bool:

@@ -181,8 +181,7 @@ class UserCode:
         ``roots`` are names of further modules whose packages are included.
         """
         tops = {name.partition(".")[0] for name in (*self._named, *roots)}
-        known = packages_of_modules()
-        return {package: metadata.version(package) for top in sorted(tops) for package in known.get(top, ())}
+        return {package: metadata.version(package) for package in sorted(packages_of_modules(tops))}
 
     def stale(self) -> set[Path]:
         """Return the files of registered modules that changed after import. The loaded code is then out of date."""
