@@ -150,7 +150,7 @@ def test_a_planner_in_a_config(mine: Install, tmp_path: Path) -> None:
     digests, options = Digests(), BuildOptions()
     assert linked_facts(project, "cpu", options, digests).versions["mine-package"] == "1.0"
     assert locked_facts(project, "cpu").versions["mine-package"] == "1.0"
-    assert "mine-package" not in object_facts(project, "cpu", digests).versions
+    assert "mine-package" not in object_facts(project, "cpu").versions
     assert "mine_package" not in sys.modules
 
 

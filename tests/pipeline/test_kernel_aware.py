@@ -10,7 +10,6 @@ import pytest
 from etdev.errors import EmitError
 from etdev.pipeline.builder.build import build_project
 from etdev.pipeline.cache import object_facts
-from etdev.pipeline.cache.digests import Digests
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.options import BuildOptions
 from etdev.pipeline.project.runtime_contents import needed_libraries
@@ -350,7 +349,7 @@ PORTABLE = 'runtime.kernels = ["portable"]'
 def test_another_runtime_lowers_again(project: Callable[..., Project]) -> None:
     """The object program of an earlier build is for the kernels that the runtime had then."""
     keys = {
-        target: object_facts(project(_config(target), model=MODEL), "cpu", Digests()).digest
+        target: object_facts(project(_config(target), model=MODEL), "cpu").digest
         for target in (
             "",
             'lowering = "stock"',
@@ -367,7 +366,7 @@ def test_another_runtime_lowers_again(project: Callable[..., Project]) -> None:
 def test_sizes_of_banks_lower_again_only_where_ops_may_be_tiled(project: Callable[..., Project]) -> None:
     def digest(size: str, runtime: str) -> str:
         bank = f'memory.banks = [{{ name = "fast", id = 1, size = "{size}" }}]\n'
-        return object_facts(project(_config(bank + runtime), model=MODEL), "cpu", Digests()).digest
+        return object_facts(project(_config(bank + runtime), model=MODEL), "cpu").digest
 
     assert digest("64KiB", "") != digest("32KiB", "")
     assert digest("64KiB", PORTABLE) == digest("32KiB", PORTABLE)

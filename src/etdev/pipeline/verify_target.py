@@ -143,7 +143,7 @@ def _models(
     if found is None:
         return remembering(models.prepare(name, clock), KnownOutputs())
     record, reads = found
-    known = KnownOutputs(cache.reference(project, name, object_facts(project, name, cache.digests), reads))
+    known = KnownOutputs(cache.reference(project, name, object_facts(project, name), reads))
     return remembering(models.prepare_unexported(name, record.outputs, clock, known), known)
 
 

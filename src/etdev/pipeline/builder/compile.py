@@ -135,7 +135,7 @@ def compile_target(
         with session.record_model_reads():
             compiled = _compiled(session, name, path, clock)
         return _kept(session, name, compiled)
-    facts = object_facts(session.project, name, session.cache.digests)
+    facts = object_facts(session.project, name)
     with session.record_model_reads():  # Another target may use the models that this block loads.
         known = KnownOutputs(session.cache.reference(session.project, name, facts, found.reads))
         return replace(found, models=_models(session, name, found.record, clock, known))
@@ -170,7 +170,7 @@ def remembering(
 def keep_reference(project: Project, name: str, cache: Cache, reference: ExportedModel, reads: Reads) -> None:
     """Store the quantized model's outputs in the cache if this run computed outputs that the cache lacks."""
     if reference.scheme is not None and reference.known.has_new and not cache.changed:
-        facts = object_facts(project, name, cache.digests)
+        facts = object_facts(project, name)
         cache.keep_reference(project, name, facts, reads, reference.known.content())
 
 
@@ -181,7 +181,7 @@ def find_record(project: Project, name: str, cache: Cache) -> tuple[Record, Read
     """
     if project.config.targets[name].quantize is None:
         return None
-    entry = cache.find(project, name, "object", object_facts(project, name, cache.digests))
+    entry = cache.find(project, name, "object", object_facts(project, name))
     try:
         return None if entry is None else (Record.model_validate_json(entry.record), entry.reads)
     except ValidationError:
@@ -214,7 +214,7 @@ def _reused(session: BuildSession, name: str, staged: Path) -> Compiled | None:
     Restore the program's files to the folder of ``staged``, unless the target's folder already contains these files.
     """
     project, cache = session.project, session.cache
-    entry = cache.find(project, name, "object", object_facts(project, name, cache.digests))
+    entry = cache.find(project, name, "object", object_facts(project, name))
     if entry is None:
         return None
     path = object_place(project, name)
@@ -318,7 +318,7 @@ def _kept(session: BuildSession, name: str, compiled: Compiled) -> Compiled:
             level="object",
             project=project.name,
             target=name,
-            facts=object_facts(project, name, cache.digests),
+            facts=object_facts(project, name),
             reads=reads,
             outputs=dict(compiled.outputs),
             record=compiled.record.model_dump_json(),

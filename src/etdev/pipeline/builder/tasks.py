@@ -76,4 +76,4 @@ def _compiles_apart(name: str) -> bool:
 
 
 def _is_compiled(project: Project, name: str, cache: Cache) -> bool:
-    return cache.find(project, name, "object", object_facts(project, name, cache.digests)) is not None
+    return cache.find(project, name, "object", object_facts(project, name)) is not None

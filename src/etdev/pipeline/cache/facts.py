@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import hashlib
 import os
 import platform
@@ -56,7 +57,7 @@ are a separate fact.
 """
 
 
-def object_facts(project: Project, target: str, digests: Digests) -> Facts:
+def object_facts(project: Project, target: str) -> Facts:
     """Return the facts that a target's object program depends on."""
     settings = _settings(project, target)
     memory, this = project.config.targets[target].memory, settings["targets"]["this"]
@@ -69,7 +70,7 @@ def object_facts(project: Project, target: str, digests: Digests) -> Facts:
     io = this["io"]
     this["io"] = {name: item for name, item in io.items() if item["quantized"]}
     settings |= _circumstances(project)
-    return Facts(settings=flattened(settings), versions=_versions(project, target, digests, linked=False))
+    return Facts(settings=flattened(settings), versions=_versions(project, target, linked=False))
 
 
 def linked_facts(project: Project, target: str, options: BuildOptions, digests: Digests) -> Facts:
@@ -85,9 +86,7 @@ def linked_facts(project: Project, target: str, options: BuildOptions, digests: 
         "native libraries": _native_libraries(project, target, digests) if options.verify else {},
         "machine": _machine() if project.config.targets[target].budget.latency is not None else None,
     }
-    return Facts(
-        settings=flattened(settings), versions=_versions(project, target, digests, linked=True) | _checks(digests)
-    )
+    return Facts(settings=flattened(settings), versions=_versions(project, target, linked=True) | _checks(digests))
 
 
 def locked_facts(project: Project, target: str) -> Facts:
@@ -137,13 +136,13 @@ def _drop(settings: Any, key: tuple[str | int, ...]) -> None:
             _drop(settings[name], tuple(rest))
 
 
-def _versions(project: Project, target: str, digests: Digests, *, linked: bool) -> dict[str, str]:
+def _versions(project: Project, target: str, *, linked: bool) -> dict[str, str]:
     found = {
         **_package_versions(project, target, linked=linked),
         "machine": platform.machine(),
         "system": platform.system(),
     }
-    source = _source_digest(digests)
+    source = _source_digest()
     if source is not None:
         found["etdev"] += f" ({source})"
     return found
@@ -189,10 +188,11 @@ def _checks(digests: Digests) -> dict[str, str]:
     return found
 
 
-def _source_digest(digests: Digests) -> str | None:
+@functools.cache
+def _source_digest() -> str | None:
     """Return the digest of etdev's code; None if etdev was installed from a wheel.
 
-    Code that is not from a wheel may change while its version stays the same.
+    Code that is not from a wheel may change while its version stays the same. This process runs the code of its start.
     """
     root = Path(__file__).parents[2]
     try:
@@ -202,7 +202,7 @@ def _source_digest(digests: Digests) -> str | None:
         pass
     found = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
-        found.update(f"{path.relative_to(root)}\n{digests.of(path)}\n".encode())
+        found.update(f"{path.relative_to(root)}\n{len(text := path.read_bytes())}\n".encode() + text)
     return found.hexdigest()[:12]
 
 

@@ -29,7 +29,7 @@ class Explanation(Part):
 def explain(project: Project, target: str, options: BuildOptions, cache: Cache) -> tuple[Explanation, ...]:
     """Compare a target's object program and its finished file with the builds in the cache."""
     return (
-        _explain(project, target, "object", object_facts(project, target, cache.digests), cache),
+        _explain(project, target, "object", object_facts(project, target), cache),
         _explain(project, target, "linked", linked_facts(project, target, options, cache.digests), cache),
     )
 
