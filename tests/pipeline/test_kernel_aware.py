@@ -119,6 +119,32 @@ def test_no_form_takes_more_memory_than_the_stock_lowering(
     assert "convolution" in _method(found).forms
 
 
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("", "tiles of its ops outside of delegates would need as much memory"),
+        ('runtime.kernels = ["portable"]', "the kernels of the target's runtime allow no other forms of ops"),
+    ],
+)
+def test_a_method_that_is_not_tiled_as_asked_is_named(
+    project: Callable[..., Project], target: str, reason: str
+) -> None:
+    config = (
+        'version = 1\n[model]\nentry = "model:Net"\n[methods.forward]\n'
+        'inputs = [{ name = "x", dtype = "float32", shape = [2] }]\n'
+        f'[targets.cpu]\nmemory.tiling = "always"\n{target}\n'
+    )
+    model = """
+        import torch
+
+        class Net(torch.nn.Module):
+            def forward(self, x):
+                return x + 1
+    """
+    made = build_project(project(config, model=model), BuildOptions(verify=False))["cpu"]
+    assert f"`memory.tiling` is \"always\", but method 'forward' is not tiled: {reason}" in made.notes
+
+
 @pytest.mark.parametrize("plain", [0, 1], ids=["ExecuTorch emits all", "ExecuTorch emits all but the first"])
 @pytest.mark.nightly
 def test_the_file_does_not_depend_on_who_emits_the_candidates(

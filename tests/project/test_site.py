@@ -83,7 +83,9 @@ def test_a_link_to_a_folder_leads_to_its_files(site: Path) -> None:
 
 
 def test_a_link_with_the_name_of_a_file_has_the_title_of_the_page(site: Path) -> None:
-    assert '<a href="planning.html#planners">Planners and memory banks</a>' in (site / "concepts.html").read_text("utf-8")
+    assert '<a href="planning.html#planners">Planners and memory banks</a>' in (site / "concepts.html").read_text(
+        "utf-8"
+    )
     assert "benchmarks/README.md" not in (site / "comparison.html").read_text("utf-8").replace("source/", "")
 
 

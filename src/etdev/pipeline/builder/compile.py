@@ -27,7 +27,7 @@ from etdev.pipeline.stages.artifacts import ExportedModel, LoweredModel
 from etdev.pipeline.stages.emit import ObjectProgram, emit_object, find_common, merge_objects, read_object
 from etdev.pipeline.stages.etrecord import read_delegates
 from etdev.pipeline.stages.known_outputs import KnownOutputs
-from etdev.pipeline.stages.lower import lower_model
+from etdev.pipeline.stages.lower import lower_model, untiled
 from etdev.pipeline.stages.model_digest import digest_of_model
 from etdev.pipeline.stages.models import Models
 from etdev.program.sidecar import read_sidecar
@@ -257,6 +257,7 @@ def _emitted(
             *reference.notes,
             *_undeclared(session),
             *_split_state(project, lowered, reference),
+            *untiled(project, name, lowered),
         ),
     )
     with clock.stage("emit"):

@@ -93,6 +93,18 @@ def lower_model(
     return choose_forms(project, exported, target, lowered, forms, place)
 
 
+def untiled(project: Project, target: str, lowered: LoweredModel) -> Iterator[str]:
+    """Yield a note on each method that is not tiled although the config asks for tiling."""
+    if project.config.targets[target].memory.tiling != "always":
+        return
+    reason = "tiles of its ops outside of delegates would need as much memory"
+    if not usable_forms(project, target):
+        reason = "the kernels of the target's runtime allow no other forms of ops"
+    for item in lowered.replaced:
+        if item.tiling is None or not item.tiling.tiled:
+            yield f'`memory.tiling` is "always", but method {item.method!r} is not tiled: {reason}'
+
+
 def _partitioners(
     project: Project, target: str, steps: Sequence[Backend], methods: Iterable[str]
 ) -> tuple[dict[str, list[Any]], dict[int, str]]:
