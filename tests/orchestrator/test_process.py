@@ -327,9 +327,9 @@ def test_a_worker_that_is_killed_at_any_moment() -> None:
     array = np.ones(1 << 20, np.float32)
     with Orchestrator(1, "process") as o:
         descriptors = count_descriptors()
-        for moment in range(20):
+        for moment in range(8):
             handle = o.malloc(0, array.nbytes)
-            timer = threading.Timer(0.004 * moment, os.kill, (o.health(0).pid, signal.SIGKILL))
+            timer = threading.Timer(0.01 * moment, os.kill, (o.health(0).pid, signal.SIGKILL))
             timer.start()
             ends = [how_it_ends(future) for future in busy(o, handle, array)]
             timer.join()
