@@ -21,7 +21,7 @@ INSTALLED := $(VENV)/.installed
 OLDER := $(shell sed -n 's/^executorch==\([^ ]*\).*/\1/p' .ci/executorch-hashed.txt)
 # Longest first.
 OLDER_TESTS := tests/pipeline/test_versions.py tests/pipeline/test_stock_is_wrong.py tests/cli/test_plain_files.py \
-	tests/pipeline/stages tests/kernel_trials tests/test_compat.py tests/pipeline/test_doctor.py \
+	tests/backends/test_xnnpack.py tests/pipeline/stages tests/kernel_trials tests/test_compat.py tests/pipeline/test_doctor.py \
 	$(addprefix tests/runtime/test_client.py::test_,what_the_runtime_and_a_file_have values_of_every_kind \
 	methods_share_their_memory_or_do_not custom_kernels_are_imported_from_their_folder the_runtime_starts_without_openvino)
 

@@ -43,7 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("--slow"):
+    if config.getoption("--slow") or os.environ.get("NIGHTLY"):
         draws.SHARE = 1
 
 

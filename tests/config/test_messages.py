@@ -182,7 +182,7 @@ CASES = {
         MINIMAL + 'partitioners = ["xnnpack"]\n',
         (
             'etdev.toml:7:17: `targets.cpu.partitioners[0]` is "xnnpack"; expected a table\n'
-            '  help: write a table: partitioners = [{ backend = "xnnpack" }]\n'
+            '  help: write a table: { backend = "xnnpack" }\n'
         ),
     ),
     "an input by name": (

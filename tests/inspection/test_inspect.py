@@ -17,7 +17,7 @@ from etdev.program import Blob, Program, write
 from etdev.program import model as m
 from etdev.program.analysis.storage import method_memory
 from etdev.program.info import Argument, CopyCalls, MethodInfo, OutputInPlace, Peak, ProgramInfo
-from etdev.program.sidecar import MethodNotes
+from etdev.program.sidecar import MethodNotes, OutputNote, Source
 from etdev.program.signatures import find_signature
 from inspection.report.builds import built_file
 from program.hand import everything, loop, tensor, unbounded
@@ -377,6 +377,22 @@ def test_modules_and_lines_of_a_built_file(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes().replace(b"aten::cos", b"aten::sin"))
     (tmp_path / "tiny.object.json").write_text("{}")
     assert set(places(file)) == {(None, None)}, "the notes are of another build"
+
+
+def test_an_output_of_a_delegate_has_the_place_of_its_op() -> None:
+    """As far as the notes say it; otherwise, that of the delegate."""
+    (plan,) = delegated().execution_plan
+    calls = (m.Chain((m.DelegateCall(0, (0, 1, 2)),)),)
+    plan = replace(plan, values=(*plan.values, tensor(4, at=32)), chains=calls, outputs=(1, 2))
+    notes = MethodNotes(
+        delegate_inputs={0: 1},
+        modules={0: "net"},
+        sources={0: Source("model.py", 9, "forward", "")},
+        outputs={0: (OutputNote("net.first", Source("model.py", 3, "forward", "")), OutputNote(None, None))},
+    )
+    (peak,) = peaks(plan, method_memory(plan, {0: 1}), notes)
+    found = {item.value: (item.module, item.source) for item in peak.tensors}
+    assert found == {0: (None, None), 1: ("net.first", "model.py:3"), 2: ("net", "model.py:9")}
 
 
 @pytest.mark.slow

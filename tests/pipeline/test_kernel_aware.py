@@ -122,8 +122,9 @@ def test_no_form_takes_more_memory_than_the_stock_lowering(
 @pytest.mark.parametrize(
     ("target", "reason"),
     [
-        ("", "tiles of its ops outside of delegates would need as much memory"),
-        ('runtime.kernels = ["portable"]', "the kernels of the target's runtime allow no other forms of ops"),
+        ("", "no other form of its ops outside of delegates is known"),
+        ('runtime.kernels = ["portable"]', "the kernels of the target's runtime do not allow it"),
+        ('lowering = "stock"', '`lowering` is "stock"'),
     ],
 )
 def test_a_method_that_is_not_tiled_as_asked_is_named(

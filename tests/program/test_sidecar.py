@@ -421,6 +421,16 @@ def test_a_map_has_every_instruction(field: str) -> None:
         _renumbered(notes, {1: 1})
 
 
+def test_outputs_of_a_call_are_its_last_arguments() -> None:
+    first, second = OutputNote("a", None), OutputNote(None, None)
+    notes = MethodNotes(delegate_inputs={3: 2, 5: 1}, outputs={3: (first, second), 5: (first, second), 6: (first,)})
+
+    assert notes.outputs_of(3, (10, 11, 12, 13)) == {12: first, 13: second}
+    assert notes.outputs_of(5, (10, 11)) == {}  # The notes are not of this call.
+    assert notes.outputs_of(6, (10,)) == {}
+    assert notes.outputs_of(7, (10, 11)) == {}
+
+
 def test_a_source_reads_like_a_place() -> None:
     assert str(Source("a.py", 3, "forward", "return x")) == "a.py:3: return x"
     assert str(Source("a.py", 3, "forward", "")) == "a.py:3"

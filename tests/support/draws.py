@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 SHARE = 8
-"""Tests without ``--slow`` draw one of so many examples. ``conftest.py`` sets it before tests are imported."""
+"""Tests without ``--slow`` draw one of so many examples, but all of them at night.
+
+``conftest.py`` sets it before tests are imported.
+"""
 _FEWEST = 10
 
 

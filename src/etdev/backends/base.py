@@ -143,7 +143,10 @@ class ChangesLowering(Protocol):
     """Optional protocol of a backend that changes ExecuTorch's own code while models are lowered to it."""
 
     def lowering(self) -> AbstractContextManager[None]:
-        """Return a context manager in whose block etdev lowers the target's model."""
+        """Return a context manager in whose block etdev lowers the target's model.
+
+        Only one thread of a process lowers at a time.
+        """
 
 
 @runtime_checkable

@@ -61,9 +61,9 @@ class Xnnpack:
     def lowering(self) -> Iterator[None]:
         """During the block, make ExecuTorch skip passes that cannot change a delegate's graph.
 
-        ExecuTorch runs 17 passes over the graph of each delegate. Each pass traces the whole graph again. Two of them
-        first export their patterns, which takes longer than the compilation of a small model. Delegates are the same
-        bytes without the skipped passes.
+        ExecuTorch runs 17 passes over the graph of each delegate. Most of them trace the whole graph again. Two first
+        export their patterns, which takes longer than the compilation of a small model. Delegates are the same bytes
+        without the skipped passes.
         """
         from executorch.backends.xnnpack import _passes
 

@@ -319,7 +319,7 @@ def _table_hint(node: TableOf, value: object, path: KeyPath) -> str | Example | 
     if len(required) == 1 and kind(value) in _kinds(required[0].node):
         table = {required[0].name: value}
         if isinstance(path[-1], int):
-            return example("write a table: {}", {str(path[-2]): [table]})
+            return example("write a table: {{ {} }}", table)
         return example("write a table: {}", {str(path[-1]): table})
     return f"the table needs: {', '.join(key.name for key in required)}" if required else None
 

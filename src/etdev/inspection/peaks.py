@@ -11,6 +11,7 @@ from etdev.inspection.naming import dtype_name, instruction_name
 from etdev.linker.state import state_name
 from etdev.program import model as m
 from etdev.program.analysis.storage import MethodMemory, Storage
+from etdev.program.delegates import arguments_of
 from etdev.program.info import Peak, TensorInUse
 from etdev.program.sidecar import MethodNotes, Source
 
@@ -96,7 +97,7 @@ class _Writers:
             instruction=instruction,
             origin=self._origin(value, written),
             name=state_name(self._plan, storage.values),
-            **(self._place_of_output(instruction, storage.values) or self.place(instruction)),
+            **self._place_of(storage.values, instruction),
         )
 
     def place(self, instruction: int | None) -> _Place:
@@ -105,15 +106,19 @@ class _Writers:
             return {"module": None, "source": None}
         return _place(self._notes.modules.get(instruction), self._notes.sources.get(instruction))
 
-    def _place_of_output(self, instruction: int | None, values: Container[int]) -> _Place | None:
-        """Return the place of the op that computes a delegate's output; None if the notes do not say it."""
-        if instruction is None or instruction not in self._notes.outputs:
-            return None
-        outputs = self._notes.outputs[instruction]
-        call = self._memory.reaching.flow.instructions[instruction]
-        written = call.args[-len(outputs) :] if isinstance(call, m.DelegateCall) else ()
-        note = next((note for value, note in zip(written, outputs, strict=False) if value in values), None)
-        return None if note is None else _place(note.module, note.source)
+    def _place_of(self, values: Container[int], instruction: int | None) -> _Place:
+        """Return the place of the op that computes a storage: for an output of a delegate, of an op in the delegate."""
+        found = self.place(instruction)
+        if instruction is not None:
+            outputs = self._notes.outputs_of(instruction, arguments_of(self._call(instruction)))
+            note = next((note for value, note in outputs.items() if value in values), None)
+            if note is not None:
+                inside = _place(note.module, note.source)
+                found = {"module": inside["module"] or found["module"], "source": inside["source"] or found["source"]}
+        return found
+
+    def _call(self, instruction: int) -> m.Instruction:
+        return self._memory.reaching.flow.instructions[instruction]
 
     def _shown(self, storage: Storage, position: int) -> tuple[int, int | None]:
         """Return the largest tensor of a storage, and the position of the tensor's last write up to ``position``.
@@ -140,4 +145,4 @@ class _Writers:
             return "an earlier call"
         if written < 0:
             return f"input {self._inputs[value]}" if value in self._inputs else "an input"
-        return instruction_name(self._plan, self._memory.reaching.flow.instructions[written])
+        return instruction_name(self._plan, self._call(written))

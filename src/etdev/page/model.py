@@ -178,9 +178,9 @@ class Modules:
     instructions: tuple[int, ...]
     """Number of instructions of each module."""
     weights: tuple[int, ...]
-    """Bytes of constants and delegates. A constant or delegate counts only for the module that uses it first."""
+    """Bytes of constants and delegates, with data that delegates look up. Each counts only for its first user."""
     written: tuple[int, ...]
-    """Bytes that the instructions of each module write if every instruction runs once."""
+    """Bytes that the instructions of each module, and its ops in delegates, write if every instruction runs once."""
     peak: tuple[int, ...]
     """Bytes in use at the peaks of all buffers, counted for the module that wrote them."""
 

@@ -30,8 +30,7 @@ def table(program: Program, known: Provenance) -> dict[str | None, tuple[int, in
     found = data_flow(plan, memory[0])
     paths = module_paths(plan, found.operands, known)
     peaks = describe_methods(program, memory, known.notes)[0].peaks
-    outputs = known.notes["forward"].outputs if known.notes else {}
-    made = modules(program, plan, found, paths, outputs, peaks, texts)
+    made = modules(program, plan, found, paths, known.notes.get("forward", MethodNotes()), peaks, texts)
     if made is None:
         return None
     rows = zip(made.path, made.instructions, made.weights, made.written, made.peak, strict=True)

@@ -20,7 +20,7 @@ from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.analysis.storage import MethodMemory, Storage
 from etdev.program.info import BufferInfo, MethodInfo, Peak
-from etdev.program.sidecar import Source
+from etdev.program.sidecar import MethodNotes, Source
 
 
 def method_page(
@@ -45,7 +45,7 @@ def method_page(
         instructions=_instructions(plan, notes.sources if notes is not None else {}, texts),
         buffers=() if isinstance(memory, str) else _buffers(plan, memory, info, known, texts),
         graph=graph(plan, found, memory, paths, _input_names(known, plan.name), texts),
-        modules=modules(program, plan, found, paths, {} if notes is None else notes.outputs, info.peaks, texts),
+        modules=modules(program, plan, found, paths, notes or MethodNotes(), info.peaks, texts),
         timeline=timeline(plan, texts),
         tables=method_tables(info, known.method(plan.name)),
     )

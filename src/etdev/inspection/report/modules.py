@@ -14,8 +14,9 @@ from etdev.page.model import NONE, Modules, Texts
 from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.data_files.lookups import delegate_lookups
+from etdev.program.delegates import arguments_of
 from etdev.program.info import Peak
-from etdev.program.sidecar import OutputNote
+from etdev.program.sidecar import MethodNotes
 
 _MODEL = ""
 """Path of the model itself. All other modules are parts of it."""
@@ -71,13 +72,13 @@ def modules(
     plan: m.ExecutionPlan,
     found: DataFlow,
     paths: Mapping[int, str],
-    outputs: Mapping[int, Sequence[OutputNote]],
+    notes: MethodNotes,
     peaks: Iterable[Peak],
     texts: Texts,
 ) -> Modules | None:
     """Return the sizes of a method's modules, each with its submodules; None if no module is known.
 
-    ``paths`` is the result of :func:`module_paths`. ``outputs`` contains the notes on the outputs of delegates.
+    ``paths`` is the result of :func:`module_paths`. ``notes`` may be empty. They name the modules in delegates.
 
     A weight belongs to the module whose instruction uses it first, and counts once. The blob of a delegate counts as a
     weight, and so does the data in the file that the delegate looks up.
@@ -88,9 +89,10 @@ def modules(
     for position, one in enumerate(found.operands):
         path = paths.get(position, _UNKNOWN)
         own.instructions[path] += 1
-        writers = _writers_inside(found.flow.instructions[position], outputs.get(position, ()))
+        inside = notes.outputs_of(position, arguments_of(found.flow.instructions[position]))
         for value in one.writes:
-            own.written[writers.get(value, path)] += _nbytes(plan, value)
+            known = inside[value].module if value in inside else None
+            own.written[path if known is None else known] += _nbytes(plan, value)
     for position, size in _weights(program, plan, found):
         own.weights[paths.get(position, _UNKNOWN)] += size
     for peak in peaks:
@@ -98,8 +100,8 @@ def modules(
             path = _UNKNOWN if tensor.instruction is None else paths.get(tensor.instruction, _UNKNOWN)
             own.peak[path if tensor.module is None else tensor.module] += tensor.nbytes
     total = _Sizes(*map(_with_submodules, own.counters()))
-    known = {path for counter in total.counters() for path in counter if path is not None}
-    rows = sorted(known, key=lambda path: path.split("."))
+    every = {path for counter in total.counters() for path in counter if path is not None}
+    rows = sorted(every, key=lambda path: path.split("."))
     keys: list[str | None] = [*rows]
     if any(counter[_UNKNOWN] for counter in own.counters()):
         keys.append(_UNKNOWN)
@@ -110,14 +112,6 @@ def modules(
         written=tuple(total.written[key] for key in keys),
         peak=tuple(total.peak[key] for key in keys),
     )
-
-
-def _writers_inside(call: m.Instruction, notes: Sequence[OutputNote]) -> dict[int, str]:
-    """Map each output of a delegate call to the module of the op that computes the output, if it is known."""
-    if not isinstance(call, m.DelegateCall) or not notes:
-        return {}
-    pairs = zip(call.args[-len(notes) :], notes, strict=False)
-    return {value: note.module for value, note in pairs if note.module is not None}
 
 
 def _with_submodules(own: Counter[str | None]) -> Counter[str | None]:

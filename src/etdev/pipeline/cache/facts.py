@@ -192,7 +192,8 @@ def _checks(digests: Digests) -> dict[str, str]:
 def _source_digest() -> str | None:
     """Return the digest of etdev's code; None if etdev was installed from a wheel.
 
-    Code that is not from a wheel may change while its version stays the same. This process runs the code of its start.
+    Code that is not from a wheel may change while its version stays the same. The digest is that of the process's first
+    build.
     """
     root = Path(__file__).parents[2]
     try:

@@ -58,8 +58,8 @@ def packages_of_modules(names: Set[str]) -> set[str]:
     listed = re.compile(rf"^(?:{'|'.join(map(re.escape, names))})(?:/|(?:{endings}),)", re.MULTILINE)
     found = set()
     for package in metadata.distributions() if names else ():
-        declared = package.read_text("top_level.txt")
-        if names & set(declared.split()) if declared else listed.search(package.read_text("RECORD") or ""):
+        declared = (package.read_text("top_level.txt") or "").split()
+        if not names.isdisjoint(declared) if declared else listed.search(package.read_text("RECORD") or ""):
             found.add(package.metadata["Name"])
     return found
 

@@ -95,14 +95,21 @@ def lower_model(
 
 def untiled(project: Project, target: str, lowered: LoweredModel) -> Iterator[str]:
     """Yield a note on each method that is not tiled although the config asks for tiling."""
-    if project.config.targets[target].memory.tiling != "always":
+    settings = project.config.targets[target]
+    if settings.memory.tiling != "always":
         return
-    reason = "tiles of its ops outside of delegates would need as much memory"
-    if not usable_forms(project, target):
-        reason = "the kernels of the target's runtime allow no other forms of ops"
     for item in lowered.replaced:
-        if item.tiling is None or not item.tiling.tiled:
-            yield f'`memory.tiling` is "always", but method {item.method!r} is not tiled: {reason}'
+        if item.tiling is not None and item.tiling.tiled:
+            continue
+        if settings.lowering == "stock":
+            reason = '`lowering` is "stock"'
+        elif "tiling" not in usable_forms(project, target):
+            reason = "the kernels of the target's runtime do not allow it"
+        elif item.tiling is None:
+            reason = "no other form of its ops outside of delegates is known"
+        else:
+            reason = "no tiles of its ops outside of delegates need less memory"
+        yield f'`memory.tiling` is "always", but method {item.method!r} is not tiled: {reason}'
 
 
 def _partitioners(

@@ -1,8 +1,8 @@
-"""Notes on the methods of an object program: what a sidecar says about instructions and state."""
+"""Notes of a sidecar on the instructions and the state of a method."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -77,7 +77,10 @@ class MethodNotes:
     A delegate call has the path of the smallest module that contains all of the delegate's ops.
     """
     outputs: Mapping[int, tuple[OutputNote, ...]] = field(default_factory=dict)
-    """Maps a delegate call to the notes on its outputs, in the order of the call's arguments."""
+    """Maps a delegate call to the notes on its outputs, in the order of the call's arguments.
+
+    Use :meth:`outputs_of` to find the note on a value.
+    """
     data_names: tuple[str, ...] = ()
     """Names of the data that the method's delegates look up."""
 
@@ -85,6 +88,15 @@ class MethodNotes:
     def instructions(self) -> set[int]:
         """Indices of the instructions that have notes."""
         return {*self.delegate_inputs, *self.sources, *self.debug_handles, *self.modules, *self.outputs}
+
+    def outputs_of(self, call: int, arguments: Sequence[int]) -> dict[int, OutputNote]:
+        """Map the outputs of a delegate call to the notes on them; empty if the outputs or the notes are unknown.
+
+        ``call`` is the position of the call, and ``arguments`` are the values of its arguments.
+        """
+        found = self.outputs.get(call, ())
+        values = arguments[self.delegate_inputs.get(call, len(arguments)) :]
+        return dict(zip(values, found, strict=True)) if len(values) == len(found) else {}
 
     def renumbered(self, old_to_new: Mapping[int, int | None]) -> MethodNotes:
         """Return the notes for a changed list of instructions. See :meth:`Sidecar.renumbered`."""

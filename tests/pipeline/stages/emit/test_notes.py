@@ -132,6 +132,26 @@ def test_outputs_of_delegates_have_the_module_that_computes_them(model: tuple[Em
     assert outputs == {_named(made.plan()).index("DelegateCall"): (OutputNote("layer", place),)}
 
 
+def test_state_that_a_delegate_owns_is_none_of_its_outputs(tmp_path: Path) -> None:
+    """The graph of the delegate returns it, but the call does not."""
+    body = """
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Buffer(torch.zeros(4, 8)), nn.Buffer(torch.zeros(4, 8))
+        self.layer = nn.Linear(8, 8)
+    def forward(self, x):
+        self.one.add_(x)
+        self.two.sub_(x)
+        return self.layer(self.one * self.two)
+    """
+    made = emit(tmp_path, Case(body, {"forward": X}, backend="reference"))
+    notes, (call,) = made.object.sidecar.methods["forward"], made.plan().instructions
+    (note,) = notes.outputs_of(0, call.args).values()
+    assert note.module == "layer"
+    assert note.source is not None
+    assert note.source.text == "return self.layer(self.one * self.two)"
+
+
 @pytest.mark.nightly
 def test_modules_of_modules_have_their_path(tmp_path: Path) -> None:
     made = emit(

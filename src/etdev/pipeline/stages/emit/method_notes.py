@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from etdev.program.model import ExecutionPlan
 from etdev.program.sidecar import MethodNotes, OutputNote, Source, StateNote
 
 if TYPE_CHECKING:
+    from torch.export import ExportedProgram
     from torch.fx import GraphModule, Node
 
 
@@ -87,16 +88,28 @@ def _outputs(origins: list[Origin], lines: SourceLines | None) -> dict[int, tupl
     for index, origin in enumerate(origins):
         lowered = lowered_module(origin.module, origin.node)
         if lowered is not None:
-            (results,) = lowered.original_module.graph.output_node().args
-            found[index] = tuple(_output(lowered.original_module.graph_module, node, lines) for node in results)
+            module = lowered.original_module.graph_module
+            found[index] = tuple(_output(module, node, lines) for node in _user_outputs(lowered.original_module))
     return found
 
 
+def _user_outputs(program: ExportedProgram) -> Iterator[Node]:
+    """Yield the nodes of a delegate's outputs. The graph's results also include the state that a delegate owns."""
+    from torch.export.graph_signature import OutputKind
+
+    (results,) = program.graph.output_node().args
+    for node, spec in zip(results, program.graph_signature.output_specs, strict=True):
+        if spec.kind is OutputKind.USER_OUTPUT:
+            yield node
+
+
 def _output(module: GraphModule, node: Node, lines: SourceLines | None) -> OutputNote:
-    """Return the note on an output. Quantization adds ops without a module, so look for the module before these."""
-    while module_path(node) is None and node.all_input_nodes:
-        node = node.all_input_nodes[0]
-    return OutputNote(module_path(node), None if lines is None else lines.of(module, node))
+    """Return the note on an output. Quantization adds ops without a module, so look at the ops before these, too."""
+    found = node
+    while module_path(found) is None and any(item.op == "call_function" for item in found.all_input_nodes):
+        found = next(item for item in found.all_input_nodes if item.op == "call_function")
+    path = module_path(found)
+    return OutputNote(path, None if lines is None else lines.of(module, node if path is None else found))
 
 
 def _debug_handles(origins: list[Origin], handles: Handles) -> dict[int, tuple[int, ...]]:
