@@ -95,4 +95,4 @@ def test_operators_of_a_file(command: Run, outside: Path) -> None:
 def test_the_weights_of_a_target_are_known(command: Run) -> None:
     code, _, error = command("verify", "cpu", "--data", "w.ptd")
     assert code == 2
-    assert "--data: data files can be passed only for a file: etdev finds the data files of a target itself" in error
+    assert "--data: data files can be passed only with a .pte file; etdev finds those of a target on its own" in error

@@ -91,7 +91,7 @@ def verify(
             return _verify_files(files, require or (), device_map, data or (), outputs, shown)
     if data:
         raise UsageError(
-            "data files can be passed only for a file: etdev finds the data files of a target itself",
+            "data files can be passed only with a .pte file; etdev finds those of a target on its own",
             where="--data",
             hint="remove `--data`",
         )

@@ -53,7 +53,7 @@ def parse_header(content: memoryview) -> Header | None:
         raise FlawError("the file ends inside the extended header")
     _, length, program_size, base = _SHORT_FORM.unpack_from(content, HEADER_OFFSET)
     if length != SHORT and length < LONG:
-        raise FlawError(f"expected {SHORT} or at least {LONG}, found {length}", "header.length")
+        raise FlawError(f"expected {SHORT}, or a number of {LONG} or more, found {length}", "header.length")
     if HEADER_OFFSET + length > program_size or program_size > len(content):
         raise FlawError(
             f"expected {HEADER_OFFSET + length} to {len(content)} bytes, found {program_size}", "header.program_size"

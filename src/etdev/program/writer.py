@@ -63,7 +63,7 @@ def _checked_head(program: Program) -> tuple[bytearray, int]:
 
 
 def _head(program: Program) -> tuple[bytearray, int]:
-    """Return two values: the bytes before the segments, without padding, and the start of the first segment."""
+    """Return the bytes before the segments, without padding, and the offset at which the first segment starts."""
     fields = {field.name: getattr(program, field.name) for field in PROGRAM.fields}
     fields["segments"] = tuple((segment.offset, len(segment.data)) for segment in program.segments)
     content, alignment = encode(PROGRAM, fields, identifier=IDENTIFIER, inline_alignment=program.inline_alignment)

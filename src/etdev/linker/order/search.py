@@ -223,7 +223,7 @@ def _in_depth(moves: _Moves, limit: int, left: int) -> Found:
 
 
 def _beam(moves: _Moves, bound: int, left: int) -> tuple[int, ...] | None:
-    """Run the beam search. Return the best order found, or None. Leave about ``left`` of the effort."""
+    """Return the best order that a beam search finds, or None. Stop when about ``left`` steps of the effort remain."""
     start = moves.start(bound)
     levels: list[dict[int, _State]] = [{} for _ in range(moves.count + 1)]
     if start is not None:

@@ -130,9 +130,10 @@ def _share_memory(one: Any, other: Any) -> bool:
 
 
 def separate_writes(program: ExportedProgram, clone: Clone) -> None:
-    """Clone each value that a functional graph writes, if it is a placeholder or is written twice.
+    """Clone each value that the method stores in a buffer or an input, if it is a placeholder or is stored twice.
 
-    If the method writes a buffer or an input and also returns its old content, clone the returned value.
+    If the method also returns the old content of that buffer or input, clone the returned value. The graph must be
+    functional.
     """
     output = program.graph.output_node()
     values: list[Any] = list(output.args[0])

@@ -55,7 +55,7 @@ def _checked_head(data: FlatTensor) -> tuple[bytearray, int]:
 
 
 def _head(data: FlatTensor) -> tuple[bytearray, int]:
-    """Return two values: the bytes before the segments, without padding, and the start of the first segment."""
+    """Return the bytes before the segments, without padding, and the offset at which the first segment starts."""
     if data.unknown_fields:
         lost = ", ".join(data.unknown_fields)
         raise FlawError(f"the file has fields that this version of etdev does not know and would lose: {lost}")
