@@ -41,6 +41,7 @@ def check(browser: Browser, page: Path) -> None:
 @looks(phone=PHONE, desktop=DESKTOP, **{"4k": LARGE})
 @pytest.mark.parametrize("found", [copies, two_devices], ids=["copies", "devices"])
 @pytest.mark.sampled(2)
+@pytest.mark.integration
 def test_opens_on_any_screen(browser: Browser, found: Any, screen: Screen, dark: bool, tmp_path: Path) -> None:
     page = page_of(found(), tmp_path)
     browser.open(page, screen, dark=dark)

@@ -64,6 +64,7 @@ def test_both_maps_are_drawn_without_a_request(browser: Browser, screen: Screen,
     assert set(browser.requests()) == {page.resolve().as_uri()}
 
 
+@pytest.mark.integration
 def test_figures_and_changes_are_listed(browser: Browser, tmp_path: Path) -> None:
     opened(browser, chain(3), chain(2), tmp_path)
     assert rows(browser, "Figures")[-1] == [

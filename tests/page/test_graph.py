@@ -72,6 +72,7 @@ def colour(browser: Browser, name: str) -> str:
 @looks(phone=PHONE, desktop=DESKTOP)
 @pytest.mark.parametrize("found", [branches, two_devices], ids=["branches", "devices"])
 @pytest.mark.sampled(2)
+@pytest.mark.integration
 def test_is_drawn_without_a_request(browser: Browser, found: Any, screen: Screen, dark: bool, tmp_path: Path) -> None:
     page = opened(browser, found(), tmp_path, screen, dark=dark)
     assert browser.run("return document.documentElement.scrollWidth") <= screen.width

@@ -21,6 +21,7 @@ MODULES = {0: "encoder.0", 1: "encoder.1", 2: "encoder.1", 3: "head"}
 
 @pytest.mark.parametrize("screen", [PHONE, DESKTOP], ids=["phone", "desktop"])
 @pytest.mark.sampled(1)
+@pytest.mark.integration
 def test_modules_are_sorted_and_drawn(browser: Browser, screen: Screen, tmp_path: Path) -> None:
     page = etdev.report(built_file(tmp_path, chain(4), modules=MODULES))
     browser.open(page, screen)

@@ -123,6 +123,7 @@ def test_the_native_library_runs(built: Path, repository: Path, tmp_path: Path) 
     np.testing.assert_allclose(outputs[0], outputs[1], atol=1e-6)
 
 
+@pytest.mark.integration
 def test_the_planner_relinks(built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program = built.parent / "build" / "cpu" / "net.pte"
     arguments = ["relink", str(program), "-o", str(tmp_path / "new.pte"), "--planner", "largest-first"]

@@ -143,6 +143,7 @@ def apart(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     return prepare(tmp_path_factory.mktemp("apart"), "cpu", config, model=MODEL, data=DATA)
 
 
+@pytest.mark.integration
 def test_calls_of_a_session_share_their_state_and_sessions_do_not(account: Prepared) -> None:
     check = account.judge()["runtime"]
 
