@@ -23,12 +23,13 @@ class Images(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.first = nn.Sequential(nn.ConstantPad2d(1, 0.0), nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.PReLU())
-        self.alone = nn.BatchNorm2d(4)
+        self.pad, self.convolution, self.norm = nn.ConstantPad2d(1, 0.0), nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)
+        self.activation, self.alone = nn.PReLU(), nn.BatchNorm2d(4)
         self.line = nn.Conv1d(4, 4, 3, padding=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.alone(nn.functional.max_pool2d(self.first(x), 2).relu())
+        x = self.activation(self.norm(self.convolution(self.pad(x))))
+        x = self.alone(nn.functional.max_pool2d(x, 2, 2).relu())
         x = nn.functional.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False)
         x = torch.cat([x, x + 1, x * 2, x - 1, x.abs(), x.neg(), x.clamp(0, 6)], dim=1)
         return self.line(x[:, :4].flatten(2)).amax(2)
