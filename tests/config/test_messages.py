@@ -182,7 +182,22 @@ CASES = {
         MINIMAL + 'partitioners = ["xnnpack"]\n',
         (
             'etdev.toml:7:17: `targets.cpu.partitioners[0]` is "xnnpack"; expected a table\n'
-            '  help: write a table: { backend = "xnnpack" }\n'
+            '  help: write a table in the list: [{ backend = "xnnpack" }]\n'
+        ),
+    ),
+    "partitioners as text": (
+        MINIMAL + 'partitioners = "xnnpack"\n',
+        (
+            'etdev.toml:7:16: `targets.cpu.partitioners` is "xnnpack"; expected a list, each element a table\n'
+            '  help: write a table in the list: [{ backend = "xnnpack" }]\n'
+        ),
+    ),
+    "a shape as text": (
+        MINIMAL.replace("[1, 8]", '"1x8"'),
+        (
+            'etdev.toml:5:52: `methods.forward.inputs[0].shape` is "1x8"; expected a list, each element a whole number '
+            "from 1 to 2147483647 or a name of letters, digits and `_` that does not begin with a digit\n"
+            "  help: write a list: [1, 8]\n"
         ),
     ),
     "an input by name": (

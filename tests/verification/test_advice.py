@@ -82,6 +82,22 @@ def test_a_delegate_that_an_op_splits_and_floats_at_the_ends(project: Callable[.
     assert advice(split.model_copy(update={"undelegated": (relu,)})) == ends + INPUTS
 
 
+def test_an_output_that_is_most_of_the_memory(project: Callable[..., Project]) -> None:
+    made = project(CONFIG + 'partitioners = [{ backend = "xnnpack" }]\n', model="")
+    values = [tensor(8, at=0), tensor(64, at=32)]
+    found = program(method(values, [sin(0, 1)], outputs=(1,), sizes=(288,)))
+    measured = Measured(Path("p.pte"), 0, found, (method_result(),))
+    caller = "let the caller bring output 0 of 'forward' (256 B, `io.forward.outputs`), "
+    assert advise(made, "cpu", measured, "budget.memory", "memory", "cpu") == caller + INPUTS
+
+    (plan,) = found.execution_plan
+    outside = replace(
+        plan, values=(values[0], replace(values[1], allocation_info=None)), non_const_buffer_sizes=(0, 64)
+    )
+    measured = Measured(Path("p.pte"), 0, replace(found, execution_plan=(outside,)), (method_result(),))
+    assert advise(made, "cpu", measured, "budget.memory", "memory", "cpu") == INPUTS
+
+
 @pytest.mark.parametrize("scheme", ["", 'quantize = "int8"\n[quantize.int8]\nscheme = "8da4w"\n', INT8])
 def test_integers_are_advised_only_where_they_are_accepted(project: Callable[..., Project], scheme: str) -> None:
     """`io` refuses them for a float target, and for schemes that compute scales at run time."""

@@ -302,15 +302,22 @@ def _value_hint(node: Node, value: object, path: KeyPath) -> str | Example | Non
 
 def _container_hint(node: Node, value: object, path: KeyPath) -> str | Example | None:
     """Return how to write the expected list or table with a value; None if this is not clear."""
-    if isinstance(node, ListOf) and kind(value) in _kinds(node.item):
-        if isinstance(value, Mapping):
-            return "write a list of tables: [{ … }]"
-        return f"write a list: [{short(value)}]"
+    if isinstance(node, ListOf):
+        return _list_hint(node, value, path)
     if isinstance(node, TableOf):
         return _table_hint(node, value, path)
     if isinstance(node, MapOf) and node.name.example and kind(value) in _kinds(node.value):
         return example("write a table: {}", {format_key(path[-1:]): {node.name.example: value}})
     return None
+
+
+def _list_hint(node: ListOf, value: object, path: KeyPath) -> str | Example | None:
+    """Return how to write the expected list with a value; None if this is not clear."""
+    if isinstance(value, str) and _NUMBERS.fullmatch(value) and "integer" in _kinds(node.item):
+        return f"write a list: [{', '.join(re.findall('[0-9]+', value))}]"
+    if kind(value) not in _kinds(node.item):
+        return _table_hint(node.item, value, (*path, 0)) if isinstance(node.item, TableOf) else None
+    return "write a list of tables: [{ … }]" if isinstance(value, Mapping) else f"write a list: [{short(value)}]"
 
 
 def _table_hint(node: TableOf, value: object, path: KeyPath) -> str | Example | None:
@@ -319,7 +326,7 @@ def _table_hint(node: TableOf, value: object, path: KeyPath) -> str | Example | 
     if len(required) == 1 and kind(value) in _kinds(required[0].node):
         table = {required[0].name: value}
         if isinstance(path[-1], int):
-            return example("write a table: {{ {} }}", table)
+            return example("write a table in the list: [{{ {} }}]", table)
         return example("write a table: {}", {str(path[-1]): table})
     return f"the table needs: {', '.join(key.name for key in required)}" if required else None
 
@@ -336,6 +343,8 @@ def _choice_hint(node: Node, value: object) -> str | None:
 
 _MEANT = {"float": "float32", "double": "float64", "half": "float16", "int": "int32", "long": "int64", "short": "int16"}
 """PyTorch's other names for element types. Each name maps to the element type in etdev's notation."""
+_NUMBERS = re.compile(r"\s*[0-9]+(\s*[x*,]\s*[0-9]+)+\s*")
+"""Pattern of a shape as text, such as ``1x3x96x96``."""
 _WHOLE = re.compile(r"[+-]?[0-9][0-9_]*")
 _NUMBER = re.compile(r"[+-]?[0-9][0-9_]*(\.[0-9]+)?(e[+-]?[0-9]+)?")
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}

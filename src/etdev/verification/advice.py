@@ -73,7 +73,8 @@ def _advice(project: Project, target: str, measured: Measured, figure: str, plac
         return f"{other * (len(settings.memory.banks) > 1)}make the largest inputs smaller ({inputs})"
     if parse_device(place).is_host:
         delegate = "" if settings.partitioners else "let a delegate take ops (partitioners), "
-        other = delegate + _one_delegate(measured) + _integer_ends(project, settings, measured)
+        other = _callers_memory(measured) + delegate + _one_delegate(measured)
+        other += _integer_ends(project, settings, measured)
         other += _less_state(program) if program is not None else ""
     else:
         other = "move a part of the model to another device, "
@@ -97,6 +98,21 @@ def _smaller_file(settings: Target, measured: Measured) -> Iterator[str]:
         count = sum(len(end.constants(method)) for method, found in ends.items() for end in found)
         names = " and ".join(f"`io.{method}.quantized`" for method in ends)
         yield f"list fewer inputs and outputs in {names} ({count} constant methods describe them)"
+
+
+def _callers_memory(measured: Measured) -> str:
+    """Return advice to let the caller bring an input or output that is more than half of the memory on the host."""
+    ends = [
+        (tensor.nbytes, kind, position, plan.name)
+        for plan in (measured.program.execution_plan if measured.program is not None else ())
+        for kind, values in (("input", plan.inputs), ("output", plan.outputs))
+        for position, tensor in enumerate(plan.values[value] for value in values)
+        if isinstance(tensor, m.Tensor) and tensor.allocation_info is not None and tensor.device.is_host
+    ]
+    size, kind, position, method = max(ends, default=(0, "", 0, ""))
+    if measured.program is None or 2 * size <= planned_memory(measured.program).get("cpu", 0):
+        return ""
+    return f"let the caller bring {kind} {position} of {method!r} ({format_size(size)}, `io.{method}.{kind}s`), "
 
 
 def _one_delegate(measured: Measured) -> str:
