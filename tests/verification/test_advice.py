@@ -87,7 +87,7 @@ def test_an_output_that_is_most_of_the_memory(project: Callable[..., Project]) -
     values = [tensor(8, at=0), tensor(64, at=32)]
     found = program(method(values, [sin(0, 1)], outputs=(1,), sizes=(288,)))
     measured = Measured(Path("p.pte"), 0, found, (method_result(),))
-    caller = "let the caller bring output 0 of 'forward' (256 B, `io.forward.outputs`), "
+    caller = "let the caller bring output 0 of 'forward' (256 B; set `io.forward.outputs` to \"caller\"), "
     assert advise(made, "cpu", measured, "budget.memory", "memory", "cpu") == caller + INPUTS
 
     (plan,) = found.execution_plan

@@ -112,7 +112,8 @@ def _callers_memory(measured: Measured) -> str:
     size, kind, position, method = max(ends, default=(0, "", 0, ""))
     if measured.program is None or 2 * size <= planned_memory(measured.program).get("cpu", 0):
         return ""
-    return f"let the caller bring {kind} {position} of {method!r} ({format_size(size)}, `io.{method}.{kind}s`), "
+    setting = f'set `io.{method}.{kind}s` to "caller"'
+    return f"let the caller bring {kind} {position} of {method!r} ({format_size(size)}; {setting}), "
 
 
 def _one_delegate(measured: Measured) -> str:

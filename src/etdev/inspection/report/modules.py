@@ -138,7 +138,7 @@ def _weights(program: Program, plan: m.ExecutionPlan, found: DataFlow) -> Iterat
                 seen.add(key)
                 yield position, len(program.delegate_data(delegate))
             for name in delegate_lookups(program, delegate) or ():
-                key = "segment", named.get(name, -1)
+                key = "named data", named.get(name, name)
                 if name in named and key not in seen:
                     seen.add(key)
                     yield position, len(program.segments[named[name]].data)

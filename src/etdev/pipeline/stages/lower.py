@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,12 +61,8 @@ def lower_model(
             for backend in dict.fromkeys(steps)
             if isinstance(backend, RecordsDelegates)
         ]
-        for backend in dict.fromkeys(steps):
-            if isinstance(backend, ChangesLowering):
-                stack.enter_context(backend.lowering())
-        for program in programs.values():
-            stack.enter_context(fixed_ranges(program))
-            stack.enter_context(_kept_tables(program))
+        for change in _changes(steps, programs.values()):
+            stack.enter_context(change)
         manager = to_edge_transform_and_lower(
             programs,
             partitioner=partitioners,
@@ -91,6 +87,16 @@ def lower_model(
     if not forms:
         return lowered
     return choose_forms(project, exported, target, lowered, forms, place)
+
+
+def _changes(steps: Iterable[Backend], programs: Iterable[ExportedProgram]) -> Iterator[AbstractContextManager[None]]:
+    """Yield contexts that change what ExecuTorch and torch do while the programs are lowered."""
+    for backend in dict.fromkeys(steps):
+        if isinstance(backend, ChangesLowering):
+            yield backend.lowering()
+    for program in programs:
+        yield fixed_ranges(program)
+        yield _kept_tables(program)
 
 
 def untiled(project: Project, target: str, lowered: LoweredModel) -> Iterator[str]:
