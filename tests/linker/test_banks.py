@@ -106,7 +106,7 @@ def test_a_link_into_banks_is_proved(found: Object, share: int) -> None:
 @given(found=objects())
 def test_one_large_bank_is_as_no_bank(found: Object) -> None:
     """With one candidate for the link: of several, a link into banks takes the one with the least traffic."""
-    options = LinkOptions(merged_views=False, growth=False)
+    options = LinkOptions(merged_views=False, growth=False, reorder=False)
     without = link(found.program, options, found.sidecar)
     assume(not has_unwritten_output(without, found))  # In a bank, it has bytes that are inside the bank.
     banks = Banks((Bank("ram", 1 << 20, 16),), (1,))
