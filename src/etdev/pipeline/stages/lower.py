@@ -19,6 +19,7 @@ from etdev.pipeline.project.usable_forms import usable_forms
 from etdev.pipeline.stages.artifacts import ExportedModel, LoweredModel, ReplacedOps
 from etdev.pipeline.stages.candidates import choose_forms
 from etdev.pipeline.stages.delegation import summarize_delegation
+from etdev.pipeline.stages.edge_passes import needed_passes
 from etdev.pipeline.stages.emit.source_lines import SourceLines
 from etdev.pipeline.stages.lower_errors import translated_lowering
 from etdev.pipeline.stages.quantize.ends import with_quantized_ends
@@ -91,6 +92,7 @@ def lower_model(
 
 def _changes(steps: Iterable[Backend], programs: Iterable[ExportedProgram]) -> Iterator[AbstractContextManager[None]]:
     """Yield contexts that change what ExecuTorch and torch do while the programs are lowered."""
+    yield needed_passes()
     for backend in dict.fromkeys(steps):
         if isinstance(backend, ChangesLowering):
             yield backend.lowering()
