@@ -16,7 +16,6 @@ An index into ``values`` is called a value index. All sizes and offsets are in b
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 from math import prod
@@ -474,9 +473,9 @@ class ExecutionPlan:
                 return Device(entry.device_type, entry.device_index)
         return Device()
 
-    def tensors(self) -> Iterator[tuple[int, Tensor]]:
-        """Yield the value index and the tensor of each value that is a tensor."""
-        return ((index, value) for index, value in enumerate(self.values) if isinstance(value, Tensor))
+    def tensors(self) -> list[tuple[int, Tensor]]:
+        """Return the value index and the tensor of each value that is a tensor."""
+        return [(index, value) for index, value in enumerate(self.values) if isinstance(value, Tensor)]
 
 
 @dataclass(frozen=True, slots=True)

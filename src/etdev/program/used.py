@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from etdev.program import model as m
 
+_LISTS = m.IntList, m.TensorList, m.OptionalTensorList
+"""Types of values that refer to other values."""
+
 
 def used_values(plan: m.ExecutionPlan) -> list[int]:
     """Return the used value indices, in ascending order.
@@ -28,7 +31,7 @@ def used_values(plan: m.ExecutionPlan) -> list[int]:
     waiting = list(used)
     while waiting:
         found_value = plan.values[waiting.pop()]
-        if isinstance(found_value, m.IntList | m.TensorList | m.OptionalTensorList):
+        if isinstance(found_value, _LISTS):
             new = {item for item in found_value.items if item >= 0} - used
             used |= new
             waiting.extend(new)

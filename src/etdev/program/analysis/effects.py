@@ -125,6 +125,9 @@ def _repeated(plan: m.ExecutionPlan, args: tuple[int, ...]) -> int:
     return count if count and args[-1 - count : -1] == last.items else 0
 
 
+_TENSOR_LISTS = m.TensorList, m.OptionalTensorList
+
+
 def tensors(plan: m.ExecutionPlan, args: Iterable[int]) -> tuple[int, ...]:
     """Return all tensors among some values, tensors in lists included. Each tensor appears once."""
     found: dict[int, None] = {}
@@ -132,7 +135,7 @@ def tensors(plan: m.ExecutionPlan, args: Iterable[int]) -> tuple[int, ...]:
         value = plan.values[index]
         if isinstance(value, m.Tensor):
             found[index] = None
-        elif isinstance(value, m.TensorList | m.OptionalTensorList):
+        elif isinstance(value, _TENSOR_LISTS):
             found.update((item, None) for item in value.items if item >= 0 and _is_tensor(plan, item))
     return tuple(found)
 

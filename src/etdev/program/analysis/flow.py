@@ -110,8 +110,9 @@ def flow_graph(plan: m.ExecutionPlan) -> FlowGraph:
 
     A jump on a constant condition has one successor. Such a jump ends a block only if it skips instructions.
     """
-    instructions = tuple(call for chain in plan.chains for call in chain.instructions)
-    fixed = _fixed_bools(plan, instructions)
+    instructions = plan.instructions
+    jumps = any(isinstance(call, m.JumpFalseCall) for call in instructions)
+    fixed = _fixed_bools(plan, instructions) if jumps else {}
     targets: dict[int, tuple[int, ...]] = {}
     base = 0
     for chain in plan.chains:

@@ -134,6 +134,8 @@ class Pointers:
 
     def over(self, pieces: Pieces) -> list[int]:
         """Return the recorded values whose bytes may overlap ``pieces``, in ascending order."""
+        if self._over is False:
+            return []
         start, end = pieces
         found: set[int] = set()
         level, length = 0, 1

@@ -9,8 +9,8 @@ belongs with that operand. In an object program, no other tensors share bytes, s
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from etdev.errors import LinkError
 from etdev.program import model as m
@@ -91,9 +91,8 @@ def method_memory(
         members[groups.root(value)].append(value)
     index_of = {root: index for index, root in enumerate(members)}
     belongs = {value: index_of[groups.root(value)] for value in found.places}
-    storages = tuple(_storage(found, values, root in roots) for root, values in members.items())
     instants = len(found.flow.instructions) + 2
-    return MethodMemory(_with_lifetimes(storages, found, belongs, instants), belongs, instants, found)
+    return MethodMemory(_storages(found, members, belongs, roots, instants), belongs, instants, found)
 
 
 def _declared_persistent(plan: m.ExecutionPlan) -> set[int]:
@@ -158,44 +157,50 @@ def _unite_overlapping(found: Reaching, groups: _Groups, kept: Iterable[int]) ->
         furthest = value
 
 
-def _storage(found: Reaching, values: list[int], persistent: bool) -> Storage:
-    """Return the storage that these values form. The storage's lifetime and writes are not set yet."""
-    places = [found.places[value] for value in values]
-    start = min(place.start for place in places)
-    return Storage(
-        values=tuple(values),
-        memory_id=places[0].buffer,
-        offset=start,
-        size=max(place.end for place in places) - start,
-        start=0,
-        end=0,
-        persistent=persistent,
-        writes=(),
-    )
-
-
-def _with_lifetimes(
-    storages: Sequence[Storage], found: Reaching, of: Mapping[int, int], instants: int
+def _storages(
+    found: Reaching,
+    members: Mapping[int, Sequence[int]],
+    of: Mapping[int, int],
+    persistent: Container[int],
+    instants: int,
 ) -> tuple[Storage, ...]:
+    """Return the storages that groups of values form.
+
+    ``members`` maps the root of each group to the group's values. ``of`` maps each value to the index of its group.
+    ``persistent`` contains the roots of the groups that are state.
+    """
+    extents = [_extent(found, values) for values in members.values()]
+
+    def covers(value: int) -> bool:
+        place, extent = found.places[value], extents[of[value]]
+        return place.end - place.start == extent.end - extent.start
+
+    spans = lifetimes(found, of, covers)
     written: dict[int, set[int]] = defaultdict(set)
     for write in found.writes:
         written[of[write.place]].add(write.position + 1)
-    spans = lifetimes(found, of, _covers(storages, found.places, of))
-    complete = []
-    for index, storage in enumerate(storages):
-        start, end = (0, instants) if storage.persistent else spans.get(index, (0, 0))
-        complete.append(replace(storage, start=start, end=end, writes=tuple(sorted(written[index]))))
-    return tuple(complete)
+    storages = []
+    for index, ((root, values), extent) in enumerate(zip(members.items(), extents, strict=True)):
+        start, end = (0, instants) if root in persistent else spans.get(index, (0, 0))
+        storages.append(
+            Storage(
+                values=tuple(values),
+                memory_id=extent.buffer,
+                offset=extent.start,
+                size=extent.end - extent.start,
+                start=start,
+                end=end,
+                persistent=root in persistent,
+                writes=tuple(sorted(written[index])),
+            )
+        )
+    return tuple(storages)
 
 
-def _covers(storages: Sequence[Storage], places: Mapping[int, Place], of: Mapping[int, int]) -> Callable[[int], bool]:
-    """Return a function that returns True if a value's place is the whole storage of the value."""
-
-    def covers(value: int) -> bool:
-        place = places[value]
-        return place.end - place.start == storages[of[value]].size
-
-    return covers
+def _extent(found: Reaching, values: Iterable[int]) -> Place:
+    """Return the bytes from the first to the last one of some values in the same buffer."""
+    places = [found.places[value] for value in values]
+    return Place(places[0].buffer, min(place.start for place in places), max(place.end for place in places))
 
 
 def _refuse_clobbered(plan: m.ExecutionPlan, found: Reaching) -> None:
