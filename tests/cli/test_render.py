@@ -247,6 +247,7 @@ def test_what_there_was_nothing_to_ask_of_is_one_line() -> None:
         "replay": "no time",
     }
     answers = {name: answer(name, "not run", summary=reason) for name, reason in reasons.items()}
+    answers["replay"] = answers["replay"].model_copy(update={"hint": "wait for it"})
     found = checks(**{name: answer(name, "passed", summary="fine") for name in BUILT_IN} | answers)
     shown = render_result(RESULT.model_copy(update={"targets": (target("cpu", found),)}), Detail.FULL, io.StringIO())
     assert [line for line in shown.splitlines() if "not run" in line] == [
@@ -256,17 +257,21 @@ def test_what_there_was_nothing_to_ask_of_is_one_line() -> None:
         ),
         "  not run    replay: no time",
     ]
+    lines = shown.splitlines()
+    assert lines[lines.index("  not run    replay: no time") + 1] == "                      help: wait for it"
 
 
 def test_a_limit_that_was_not_compared_is_not_only_counted() -> None:
     """A build with `budget.ram` was green without CMake, and the short text named the check alone."""
-    ram = answer("budget", "not run", summary="budget.ram: no CMake was found", unjudged="etdev.toml:9:1")
+    summary, hint = "budget.ram: no CMake was found", "install CMake"
+    ram = answer("budget", "not run", summary=summary, hint=hint, unjudged="etdev.toml:9:1")
     growth = answer("growth", "not run", summary="there is no baseline yet", unjudged="etdev.toml:8:1")
     found = target("cpu", checks(runtime=GOOD_RUNTIME, budget=ram, growth=growth))
     shown = render_result(RESULT.model_copy(update={"targets": (found,)}), Detail.SHORT, io.StringIO())
     assert [line for line in shown.splitlines() if " not run  " in line] == [
         "  budget     not run  budget.ram: no CMake was found"
     ]
+    assert "help: install CMake" in shown
     for detail in (Detail.LINE, Detail.SHORT, Detail.FULL):
         verdict = render_result(RESULT.model_copy(update={"targets": (found,)}), detail, io.StringIO())
         assert "1 good except for a limit that was not compared (budget)" in verdict

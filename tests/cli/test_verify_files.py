@@ -185,7 +185,7 @@ def test_a_device_that_no_file_has_is_said(run: Run) -> None:
     [
         (
             None,
-            "the package 'executorch' is not installed; run `pip install it` to install a runtime for the comparison",
+            "the package 'executorch' is not installed",
         ),
         (NoRuntime(), "ExecuTorch's runtime cannot start: no such library"),
     ],

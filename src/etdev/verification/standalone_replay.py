@@ -50,7 +50,7 @@ def replay_alone(program: Program, device_map: DeviceMap) -> CheckResult:
         problem = f"the replay failed on random inputs: {error}"
         return failed("replay", (problem,), hint=_HINT)
     except MissingRequirementError as error:
-        return not_run("replay", f"{error.message}; {error.hint}" if error.hint else error.message)
+        return not_run("replay", error.message, hint=error.hint)
     problems = tuple(_differences(program, poisoned, plain))
     if problems:
         return failed("replay", problems, hint=_HINT)

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from etdev.pipeline.results.file_result import FileResult, FilesResult
     from etdev.program.info import BufferInfo
 
+_DEVICE_MAP = "--device-map"
+"""Option in the advice of checks that need devices. A note gives this advice once for all targets or files."""
 _COLOURS = {"passed": "green", "failed": "red", "not run": "yellow"}
 
 
@@ -126,6 +128,7 @@ def _short_verification(checks: Sequence[CheckResult], unmet: Sequence[CheckResu
     yield from _unmet_lines(unmet, stream)
     for check in unjudged_checks(others):
         yield line(check.name, f"{paint('not run', _COLOURS['not run'], stream=stream)}  {escaped(check.summary)}")
+        yield from _remedy_lines(None, check.hint)
 
 
 def _place(result: BuildResult, target: TargetResult) -> Path:
@@ -301,6 +304,7 @@ def _verification_lines(checks: Sequence[CheckResult], unmet: Sequence[CheckResu
 def _unmet_lines(unmet: Sequence[CheckResult], stream: TextIO) -> Iterator[str]:
     for check in unmet:
         yield line(check.name, f"{paint('not run', 'red', stream=stream)}  required, but {escaped(check.summary)}")
+        yield from _remedy_lines(None, check.hint)
 
 
 def _failed_check_lines(checks: Sequence[CheckResult], stream: TextIO) -> Iterator[str]:
@@ -336,10 +340,12 @@ def _not_run_lines(skipped: Sequence[CheckResult]) -> Iterator[str]:
     groups: dict[str, list[CheckResult]] = {}
     for check in skipped:
         groups.setdefault(check.summary, []).append(check)
-    found: dict[str, list[str]] = {}
+    texts: dict[str, list[str]] = {}
     for reason, checks in groups.items():
-        found.setdefault("" if reason in NOTHING_TO_ASK else reason, []).append(
-            f"{check_names(checks)}: {escaped(reason)}"
-        )
-    for texts in found.values():
-        yield line("not run", "; ".join(texts))
+        shared = "" if reason in NOTHING_TO_ASK else reason
+        texts.setdefault(shared, []).append(f"{check_names(checks)}: {escaped(reason)}")
+    for reason, parts in texts.items():
+        yield line("not run", "; ".join(parts))
+        hint = groups[reason][0].hint if reason else None
+        if hint is not None and _DEVICE_MAP not in hint:
+            yield from _remedy_lines(None, hint)

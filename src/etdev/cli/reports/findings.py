@@ -133,7 +133,8 @@ def _of_checks(prefix: str, checks: Sequence[CheckResult], unmet: Sequence[Check
             for problem in check.problems or (check.summary,):
                 yield at(Finding(check.name, f"{prefix}{problem}", hint=check.hint), check.where)
         elif check in unmet:
-            yield Finding("not-run", f"{prefix}{check.name} is required and did not run: {check.summary}")
+            message = f"{prefix}{check.name} is required and did not run: {check.summary}"
+            yield Finding("not-run", message, hint=check.hint)
         elif check.unjudged is not None:
             message = f"{prefix}{check.name} was not checked: {check.summary}"
-            yield at(Finding("not-judged", message, unjudged_level(check.name)), check.unjudged)
+            yield at(Finding("not-judged", message, unjudged_level(check.name), hint=check.hint), check.unjudged)

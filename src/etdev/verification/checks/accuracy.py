@@ -132,7 +132,7 @@ class AccuracyCheck(Check):
             with open_replay(subject.device_map, built.inplace, others=own) as replay:
                 return check_accuracy(built, subject.program, replay, alone=True)
         except MissingRequirementError as error:
-            return not_run(self.name, error.message, lacking=True)
+            return not_run(self.name, error.message, hint=error.hint, lacking=True)
 
 
 def check_accuracy(built: BuiltTarget, program: Program, runtime: Runtime, *, alone: bool) -> CheckResult:

@@ -93,7 +93,7 @@ def check_memory(
     try:
         found = check_allocations(program, registry, alignment=alignment, inputs=inputs)
     except MissingRequirementError as error:
-        return not_run("device", error.message, lacking=True)
+        return not_run("device", error.message, hint=error.hint, lacking=True)
     problems = found.problems
     if replay.status == "failed":
         problems = (*problems, *(f"the replay on the device failed: {text}" for text in replay.problems))

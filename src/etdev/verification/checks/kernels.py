@@ -57,13 +57,12 @@ class KernelsCheck(Check):
         """
         package = find_packages("executorch", remedy=BUILD_EXTRA)
         if not package.available:
-            return not_run(
-                self.name, f"{package.reason}; run `{package.remedy}` to install a runtime for the comparison"
-            )
+            hint = f"run `{package.remedy}` to install a runtime for the comparison"
+            return not_run(self.name, package.reason, hint=hint)
         try:
             contents = RuntimeContents(subject.stock.operators, subject.stock.backends, closed=False)
         except MissingRequirementError as error:
-            return not_run(self.name, error.message)
+            return not_run(self.name, error.message, hint=error.hint)
         found = check_kernels(contents, subject.required)
         if found.status == "not run":
             named = {name for names in subject.required.delegates.values() for name in names}

@@ -57,7 +57,7 @@ class ReplayCheck(Check):
             with open_replay(device_map, built.inplace, others=own) as replay:
                 return compare_with_model(self.name, built, replay, note)
         except MissingRequirementError as error:
-            return not_run(self.name, error.message, lacking=True)
+            return not_run(self.name, error.message, hint=error.hint, lacking=True)
 
 
 def effort(program: Program, *, alone: bool) -> Effort:

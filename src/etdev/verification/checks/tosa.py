@@ -57,13 +57,13 @@ class TosaCheck(Check):
             return not_run(self.name, reason)
         lacking = tosa_tools.problem()
         if lacking is not None:
-            return not_run(self.name, f"{lacking}; run `{tosa_tools.command()}`", hint=tosa_tools.remedy())
+            return not_run(self.name, lacking, hint=tosa_tools.remedy())
         try:
             calls, samples = _recorded(subject)
             problems, worst = _compared(calls, run_model(calls, built.records))
             compiled = _compiled_again(built, program)
         except MissingRequirementError as error:
-            return not_run(self.name, error.message)
+            return not_run(self.name, error.message, hint=error.hint)
         except (ModelFailureError, ProgramFailureError) as error:
             return failed(self.name, (str(error),), where=built.place("partitioners"), hint=_HINT)
         problems += compiled if isinstance(compiled, list) else []
