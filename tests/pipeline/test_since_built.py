@@ -227,3 +227,20 @@ def test_commands_on_a_target_say_it(
     append("model.py")(built)
     assert app.run(command.split()) == 0
     assert "cpu: since it was built, model.py has changed: run `etdev build cpu`" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["inspect cpu", "diff cpu cpu"])
+def test_commands_on_a_target_name_overridden_keys(
+    command: str, built: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A trial build had replaced the file, and its figures passed for those of the config."""
+    monkeypatch.chdir(built)
+    assert app.run(["build", "cpu", "--no-verify", "--set", "targets.cpu.memory.planner=naive"]) == 0
+    capfd.readouterr()
+    assert app.run(command.split()) == 0
+    note = 'cpu: it was built with settings that are not from the config: targets.cpu.memory.planner = "naive"'
+    assert note in capfd.readouterr().err
+    assert app.run(["build", "cpu", "--no-verify"]) == 0
+    capfd.readouterr()
+    assert app.run(command.split()) == 0
+    assert "not from the config" not in capfd.readouterr().err

@@ -131,7 +131,8 @@ def find_program(
     target and a file have the same name, return the target if ``config`` is set, else the file. With ``is_target``,
     return only a target.
 
-    If code or weights changed since the target was built, print a note on stderr. Raises
+    Print a note on stderr if code or weights changed since the target was built, or if the build overrode keys of the
+    config. Raises
     :class:`~etdev.errors.UsageError` for a target that does not exist or is not built yet.
     """
     path, given = Path(name), tuple(data or ())
@@ -152,14 +153,28 @@ def find_program(
 
         hint = f"run `{build_command(project, name)}`"
         raise UsageError(f"the target {name!r} was not built: there is no {built}", hint=hint)
-    from etdev.cli.rendering.output import note
     from etdev.pipeline.project.places import data_places
+
+    _note_differences(project, name)
+    return NamedProgram(_shown(built), given or data_places(project, name), project)
+
+
+def _note_differences(project: Project, target: str) -> None:
+    """Print notes if the target was built with other settings than the config's, or from other files."""
+    from etdev.cli.rendering.output import note
+    from etdev.cli.rendering.verdict import override_texts
+    from etdev.pipeline.project.places import report_place
+    from etdev.pipeline.results.report import find_report
     from etdev.pipeline.since_built import since_built
 
-    said = since_built(project, name, settings=False).said
+    report = find_report(report_place(project, target))
+    if report is not None:
+        texts = [text for built in report.targets for text in override_texts(report, built)]
+        if texts:
+            note(f"{target}: it was built with settings that are not from the config: {', '.join(texts)}")
+    said = since_built(project, target, settings=False).said
     if said is not None:
-        note(f"{name}: {said}")
-    return NamedProgram(_shown(built), given or data_places(project, name), project)
+        note(f"{target}: {said}")
 
 
 def _named_file(path: Path, given: tuple[Path, ...]) -> NamedProgram:
