@@ -79,7 +79,7 @@ def describe_map(answers: Iterable[Sequence[CheckResult]], device_map: DeviceMap
 
 
 def describe_unused(devices: Iterable[Device], device_map: DeviceMap) -> Iterator[str]:
-    """Yield a note if the map contains devices that no program uses; ``devices`` are those that programs use."""
+    """Yield a note if the map contains devices that no program uses. ``devices`` are the devices in use."""
     used = sorted(set(devices))
     others = [device for device in sorted(device_map) if device not in used]
     if others:

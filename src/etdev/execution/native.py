@@ -36,8 +36,8 @@ def open_native(
     unused bytes contain poison, and the error after a crash states the instruction. ``notify`` receives a message
     before the runtime is compiled.
 
-    Raises :class:`~etdev.errors.MissingRequirementError` if this machine lacks a tool or a device. Also raises it if a
-    library cannot be used, or if the runtime lacks an operator or a backend.
+    Raises :class:`~etdev.errors.MissingRequirementError` if this machine lacks a tool or a device. Also raises this
+    error if a library cannot be used, or if the runtime lacks an operator or a backend.
     """
     problem = torch_obstacle()
     if problem is not None:

@@ -1,4 +1,7 @@
-"""Calls of a ``.pte``. The default runtime is the stock runtime or, if necessary, etdev's interpreter (the replay)."""
+"""Functions that call the methods of a ``.pte``.
+
+The default runtime is the stock runtime or, if necessary, etdev's interpreter (the replay).
+"""
 
 from __future__ import annotations
 
@@ -152,7 +155,7 @@ def run_file(file: Path, options: RunOptions) -> RunResult:
 def _results(
     calls: Sequence[tuple[float, tuple[Any, ...]]], ends: Sequence[QuantizedEnd], names: Sequence[str | None]
 ) -> tuple[CallResult, ...]:
-    """Describe the outputs of each call. ``calls`` has the seconds and the outputs of each."""
+    """Describe the outputs of each call. ``calls`` has the seconds and the outputs of each call."""
     return tuple(
         CallResult(
             seconds=seconds,

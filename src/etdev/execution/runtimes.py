@@ -34,8 +34,8 @@ class Obstacle:
 def replay_obstacle(program: Program, device_map: DeviceMap, executed: Collection[str] = ()) -> Obstacle | None:
     """Return the reason why the replay cannot run the program on this machine; None if it can.
 
-    An executor runs the blobs of a delegate in the replay. ``executed`` contains the names of delegates for which the
-    caller has executors, in addition to the delegates with installed executors.
+    In the replay, an executor runs a delegate. ``executed`` contains the names of the delegates for which the caller
+    has executors. All other delegates need installed executors.
     """
     problem = torch_obstacle()
     if problem is not None:
@@ -76,9 +76,9 @@ def open_replay(
 ) -> ReplayRuntime:
     """Return the replay, which runs programs in etdev's interpreter.
 
-    ``others`` maps names of delegates to further executors, in addition to the installed executors. ``inplace`` is the
-    table that was used in the program's link. It lists kernels that may write an output over an operand, in addition to
-    etdev's own table.
+    ``others`` maps names of delegates to further executors, in addition to the installed executors. ``inplace`` lists
+    kernels that may write an output over an operand, in addition to those in etdev's own table. It is the table that
+    was used in the program's link.
     """
     from etdev.runtime.interpreter.delegates import executors
     from etdev.runtime.replay import ReplayRuntime

@@ -42,7 +42,7 @@ class ThroughputResult(Part):
     factor: float | None = None
     """Speedup: throughput divided by the throughput of one worker; None if unknown."""
     no_factor: str | None = None
-    """Reason why the speedup is unknown although one worker was measured; otherwise None."""
+    """Reason why the speedup is unknown, although the throughput of one worker was measured; otherwise None."""
 
 
 def batch_size(call_seconds: float, workers: int, thoroughness: Thoroughness) -> int:

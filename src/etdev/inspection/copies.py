@@ -52,7 +52,7 @@ def copy_kind(plan: m.ExecutionPlan, call: m.KernelCall) -> CopyKind | None:
 
 
 def _source(plan: m.ExecutionPlan, call: m.KernelCall, argument: int) -> m.Tensor | None:
-    """Return the tensor that a call copies. If the call copies a list of tensors, return the first of these."""
+    """Return the tensor that a call copies. If the call copies a list of tensors, return its first tensor."""
     value = plan.values[call.args[argument]] if argument < len(call.args) else None
     if isinstance(value, m.TensorList) and value.items:
         value = plan.values[value.items[0]]

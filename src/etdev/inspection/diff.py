@@ -35,7 +35,7 @@ class MethodDiff:
     same_code: bool
     """True if the methods are equal; addresses, buffer sizes and unused content are ignored."""
     planned: int | None
-    """Number of tensors in planned memory; None if the code differs, because tensors cannot be matched then."""
+    """Number of tensors in planned memory; None if the code differs, which prevents a comparison of tensors."""
     moved: int | None
     """Number of planned tensors whose addresses differ between the files; None if the code differs."""
     delegates: tuple[str, ...]

@@ -50,8 +50,9 @@ from etdev.program.sidecar import MethodNotes
 def inspect(file: str | os.PathLike[str]) -> ProgramInfo:
     """Describe a ``.pte`` from any toolchain.
 
-    A program may overwrite a value too early, before the value's last use. :attr:`MethodInfo.memory_unknown` then
-    states the problem. Raises :class:`~etdev.errors.ProgramError` if the file cannot be read or is malformed.
+    A program may overwrite a value too early, before the value's last use. In this case,
+    :attr:`MethodInfo.memory_unknown` states the problem. Raises :class:`~etdev.errors.ProgramError` if the file cannot
+    be read or is malformed.
     """
     return inspect_memory(file)[0]
 

@@ -26,7 +26,7 @@ def measure_program(
 
     ``methods`` contains the build's result for each method. If ``methods`` is empty, the numbers of delegated and
     undelegated ops are unknown. ``banks`` has the names of the memory banks by memory id; omit it for a program without
-    banks. ``pooled`` is that of :func:`weight_bytes`.
+    banks. ``pooled`` has the same meaning as in :func:`weight_bytes`.
     """
     sizes = buffer_sizes(program)
     return Figures(
@@ -44,7 +44,8 @@ def weight_bytes(program: Program, *, pooled: Collection[str] = ()) -> int:
     """Return the total size in bytes of a program's constants and named data, each counted once.
 
     Constants and named data of nested programs in reference delegates are included. ``pooled`` has the names
-    of the data in the file of ``external_weights``. This file also has the constants, and stores equal bytes once.
+    of the data in the file of ``external_weights``. This file stores equal bytes once. Therefore, such data does not
+    count if a constant has the same bytes.
     """
     total = sum(constant_bytes(each) + named_bytes(each) for each in (program, *nested_programs(program)))
     return total - repeated_bytes(program, pooled)

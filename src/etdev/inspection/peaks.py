@@ -107,7 +107,10 @@ class _Writers:
         return _place(self._notes.modules.get(instruction), self._notes.sources.get(instruction))
 
     def _place_of(self, values: Container[int], instruction: int | None) -> _Place:
-        """Return the place of the op that computes a storage: for an output of a delegate, of an op in the delegate."""
+        """Return the module and the source line of the op that computes a storage.
+
+        For an output of a delegate, this op is inside the delegate.
+        """
         found = self.place(instruction)
         if instruction is not None:
             outputs = self._notes.outputs_of(instruction, arguments_of(self._call(instruction)))

@@ -70,7 +70,7 @@ def provenance_beside(file: Path) -> Provenance:
 
 
 def _known(file: Path, digest: Callable[[BuildResult], str | None]) -> Provenance:
-    """Read the report next to the file. Return facts about the target with the digest ``digest(report)``."""
+    """Read the report next to the file. Return facts about the target whose digest is ``digest(report)``."""
     try:
         build = read_report(report_beside(file))
     except ReportError:
@@ -85,7 +85,7 @@ def _known(file: Path, digest: Callable[[BuildResult], str | None]) -> Provenanc
 
 
 def known_data(file: Path) -> tuple[Path, ...]:
-    """Return the data files of a program's deployment. If there are none, return the unchanged ones of its build."""
+    """Return the data files of a program's deployment. If there are none, return the build's unchanged data files."""
     from etdev.deployment.released import released_data  # Slow to import.
 
     return released_data(file) or provenance_beside(file).data
@@ -146,7 +146,7 @@ def sidecar_of(file: Path) -> Path:
 
 
 def _moved(notes: MethodNotes, method: MethodResult) -> MethodNotes:
-    """Return an object program's notes, with positions in the linked file instead of its own positions."""
+    """Return the notes of an object program, with each position replaced by the position in the linked file."""
     return notes.renumbered({position: method.renumbered.get(position) for position in notes.instructions})
 
 

@@ -1,4 +1,4 @@
-"""Copies between the host and devices: a list of them, and the bytes that one call of a method copies."""
+"""List of the copies between the host and devices, and the number of bytes that one call of a method copies."""
 
 from __future__ import annotations
 

@@ -38,13 +38,13 @@ DTYPES = {
 _FLOATING = frozenset({m.ScalarType.FLOAT, m.ScalarType.HALF, m.ScalarType.DOUBLE, m.ScalarType.BFLOAT16})
 _MOST_BYTES = 16 << 20
 _FIRST_CASES = 8
-"""Maximum number of cases in the first program of a trial. The program is small, because a kernel may be unsafe."""
+"""Maximum number of cases in the first program of a trial. If its outputs differ, no larger program runs."""
 _MOST_CASES = 400
 _MOST_CRASHES = 3
-"""Maximum number of crashes without shared memory for one operator.
+"""Maximum number of crashes of one operator in calls without shared memory.
 
-After this number, untried cases count as cases that the kernel does not take. From then on, a crash with shared memory
-counts as a refusal.
+After this number of crashes, the kernel counts as not accepting any untried case. A crash with shared memory counts as
+a refusal from then on.
 """
 
 

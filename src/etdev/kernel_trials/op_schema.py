@@ -30,7 +30,7 @@ class Schema:
     outputs: tuple[Argument, ...]
 
     def donors(self) -> Iterator[Donor]:
-        """Yield each pair of a tensor argument and a tensor output. A trial tests if both may share bytes."""
+        """Yield each pair of a tensor argument and a tensor output. A trial tests if the two may share bytes."""
         for position, argument in enumerate(self.arguments):
             if argument.kind in ("Tensor", "Optional[Tensor]"):
                 yield from (Donor(position, out) for out, given in enumerate(self.outputs) if given.kind == "Tensor")

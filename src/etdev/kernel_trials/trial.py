@@ -41,7 +41,7 @@ ENOUGH_SHAPES = 8
 _PROBES = 4
 """Number of cases to try first, to determine if a kernel supports a combination of element types."""
 _FEW = 24
-"""Maximum number of cases to compare for each combination of different element types."""
+"""Maximum number of cases to compare for a combination of at least two different element types."""
 _LIMIT = 60.0
 """Time limit in seconds of a call in the runtime. A call usually takes less than one second."""
 

@@ -1,8 +1,8 @@
 """Data of the page of ``etdev report``. The JSON in the page has the fields of these dataclasses.
 
-Each text is stored once, in :attr:`Document.texts`. A table of many rows is a dataclass of columns of the same length.
-Time is counted in instants. At instant 0, the caller fills the inputs. At instant 1 + position, an instruction runs. At
-the last instant, the caller reads the outputs.
+Each text is stored once, in :attr:`Document.texts`. A table of many rows is a dataclass whose fields are columns.
+Time is counted in instants. At instant 0, the caller fills the inputs. The instruction at position p runs at instant
+p + 1. At the last instant, the caller reads the outputs.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class BufferPage:
     tensors: Tensors
     storages: Storages
     live: tuple[tuple[int, int], ...]
-    """Pairs of an instant and the number of bytes in use from then on."""
+    """Pairs: an instant, and the number of bytes in use from this instant on."""
     peak: Peak | None
 
 
@@ -123,7 +123,7 @@ class Edges:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Inputs, outputs and state of a method, one row for each. The data flow begins or ends there."""
+    """Starts and ends of the data flow: inputs, outputs and state of a method, one row for each."""
 
     kind: tuple[int, ...]
     """Kinds, as indices in ``Document.texts``: ``input``, ``output`` or ``state``."""
@@ -178,9 +178,12 @@ class Modules:
     instructions: tuple[int, ...]
     """Number of instructions of each module."""
     weights: tuple[int, ...]
-    """Bytes of constants and delegates, with data that delegates look up. Each counts only for its first user."""
+    """Bytes of constants, of delegates, and of data that delegates look up.
+
+    A constant, delegate or data item counts only for the module that uses it first.
+    """
     written: tuple[int, ...]
-    """Bytes that the instructions of each module, and its ops in delegates, write if every instruction runs once."""
+    """Bytes that each module writes if every instruction runs once. The module's ops in delegates count, too."""
     peak: tuple[int, ...]
     """Bytes in use at the peaks of all buffers, counted for the module that wrote them."""
 
@@ -339,7 +342,7 @@ class MethodDiffPage:
     name: str
     figures: tuple[Figure, ...]
     instruction_a: tuple[int, ...]
-    """Positions in the first method. A row pairs equal instructions; :data:`NONE` if only the second method has it."""
+    """Positions in the first method. A row pairs equal instructions. :data:`NONE` if the first method lacks it."""
     instruction_b: tuple[int, ...]
     """Positions in the second method, in the same rows. :data:`NONE` if only the first method has the instruction."""
     matched: int

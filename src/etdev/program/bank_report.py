@@ -30,7 +30,10 @@ class BankUse:
 
 
 def counted_calls(methods: Iterable[Sequence[BufferInfo]]) -> str:
-    """Describe the calls whose traffic is counted, in words. ``methods`` has the planned buffers of each method."""
+    """Return words that state the calls whose traffic is counted, such as ``in a call``.
+
+    ``methods`` has the planned buffers of each method.
+    """
     return "if each method is called once" if sum(map(bool, methods)) > 1 else "in a call"
 
 

@@ -22,7 +22,7 @@ _Slice = tuple[memoryview, int | None]
 
 @final
 class Blob:
-    """Immutable bytes: a slice of a mapped file, bytes in memory, or a sequence of these.
+    """Immutable bytes: a slice of a mapped file, bytes in memory, or a sequence of such parts.
 
     Blobs are equal if their bytes are equal. A slice keeps its mapping alive, and the mapping ends with the last slice.
     If a file is overwritten in place, the blob's bytes change, too. etdev itself replaces files by renaming.

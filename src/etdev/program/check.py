@@ -18,7 +18,7 @@ from etdev.program.indices import check_index, check_name, check_value_indices
 from etdev.program.segments import check_order
 
 _MOST_BYTES = (1 << 63) - 1
-"""Maximum number of elements or bytes of a tensor. The runtime counts both in signed 64-bit integers."""
+"""Maximum number of elements or bytes of a tensor, because the runtime counts them in signed 64-bit integers."""
 
 
 def check_program(program: m.Program) -> None:

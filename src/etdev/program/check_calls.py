@@ -264,7 +264,7 @@ def _check_condition(plan: m.ExecutionPlan, kinds: Kinds, value: int) -> None:
 
 
 def _expected(signature: Signature, number: int) -> str:
-    """Describe the value that an operator expects at position ``number`` of a call, in words."""
+    """Describe in words the value that an operator expects at position ``number`` of a call."""
     if number == len(signature.parameters):
         return f"{signature.operator} must have its outputs as the last value of a call"
     parameter = signature.parameters[number]

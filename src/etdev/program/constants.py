@@ -97,7 +97,8 @@ def _used(program: m.Program, offsets: Sequence[int], added: Sequence[Blob | Run
 def _together(used: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, list[tuple[int, int]]]]:
     """Join constants that overlap. Return disjoint ranges of bytes, in order.
 
-    A range is a tuple of its start, its size and its constants. A constant is a pair of its index and its start.
+    A range is a tuple: start, size, constants. Each of its constants is a pair: index, start. Starts are offsets in the
+    segment.
     """
     found: list[tuple[int, int, list[tuple[int, int]]]] = []
     for start, size, index in used:

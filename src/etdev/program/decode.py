@@ -22,7 +22,10 @@ from etdev.program.flaw import FlawError
 from etdev.program.schema import Absence, Data, Field, Many, One, RawBytes, Scalar, Scalars, Table, Text, Union
 
 SHARING = 4
-"""Maximum number of decoded bytes per byte of the file. In files of known writers, objects share only vtables."""
+"""Maximum number of decoded bytes per byte of the file. Shared bytes count each time they are decoded.
+
+In files of known writers, objects share only vtables.
+"""
 MOST_DECODED = 32 << 20
 """Maximum number of decoded bytes of tables, vectors and strings.
 
@@ -43,7 +46,7 @@ _VTABLE_HEAD = Struct("<HH")
 
 _Numbers: TypeAlias = tuple[Any, ...]
 _Read: TypeAlias = Callable[[_Numbers, int], Any]
-"""Function that reads a field of a table. Its arguments are all numbers in the table and the table's position."""
+"""Function that reads a field of a table. It takes a tuple of the table's numbers, and the table's position."""
 _Target: TypeAlias = Callable[[int], Any]
 """Function that decodes the object at a position. The position is inside the file and a multiple of 4."""
 
@@ -299,7 +302,7 @@ class _Layout:
         self.eight: int | None = None
 
     def add(self, place: int, code: str) -> int:
-        """Record a field's place in the table and its struct code. Return the place, or 0 for an absent field."""
+        """Record the place and the struct code of a field. Return the place, or 0 for an absent field."""
         width = calcsize(code)
         if not place:
             return 0

@@ -88,7 +88,7 @@ ALIAS_SAFE = frozenset({"EtdevReferenceBackend"})
 STATELESS = frozenset({"EthosUBackend", "EtdevReferenceBackend", "XnnpackBackend"})
 """Backends whose delegates change only their outputs and their own state.
 
-Calls of two such delegates may run in any order, if neither reads what the other one writes.
+Two calls of such delegates may run in any order, unless one call reads an output of the other call.
 """
 
 

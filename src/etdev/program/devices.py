@@ -38,7 +38,7 @@ def delegate_device(delegate: m.BackendDelegate) -> Device:
 
 
 def named_devices(program: m.Program) -> tuple[Device, ...]:
-    """Return the devices, except the host, that a program's tensors, buffers and delegates use. Sort the devices.
+    """Return the sorted devices that a program's tensors, buffers and delegates use. Leave out the host.
 
     A compile spec that does not name a device is ignored.
     """

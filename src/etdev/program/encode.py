@@ -84,7 +84,7 @@ class _Encoder:
             One: lambda kind, item: self.table(kind.table, item),
             Many: lambda kind, items: self._tables(kind.table, items),
         }
-        """Maps a class of field kinds to a function. It writes a value as an object and returns the object's offset."""
+        """Maps a class of field kinds to a function, which writes a value as an object and returns its offset."""
 
     def finish(self, root: int, identifier: bytes) -> tuple[bytearray, int]:
         """Finish the flatbuffer. Return its bytes, and the largest alignment of any object inside."""
@@ -209,7 +209,7 @@ class _Encoder:
             self._put(bytes(missing))
 
     def _put(self, content: bytes | memoryview) -> None:
-        """Write bytes before all earlier content."""
+        """Put bytes in front of everything that was written earlier."""
         self._parts.append(content)
         self._size += len(content)
         if self._size > _LIMIT:
@@ -217,7 +217,7 @@ class _Encoder:
 
 
 def _layout(table: Table, written: int, after: int) -> _Layout:
-    """Return the layout of objects of a table with these fields.
+    """Return the layout of a table's objects that have the fields in ``written``.
 
     ``written`` has the bit ``1 << number`` for each field in the file. ``after`` is the number of bytes after the
     object, modulo the width of the widest number.

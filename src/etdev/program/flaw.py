@@ -6,7 +6,10 @@ from etdev.errors import ProgramError
 
 
 class FlawError(Exception):
-    """A flaw inside a program. Each function that passes the flaw on adds its own part of the path."""
+    """A flaw inside a program, with the path to the faulty field.
+
+    Each function that raises the flaw again adds its own part of the path.
+    """
 
     def __init__(self, message: str, *parts: str) -> None:
         """Create a flaw.

@@ -63,18 +63,19 @@ def constant_bytes(program: Program) -> int:
 
 
 def repeated_bytes(program: Program, keys: Collection[str]) -> int:
-    """Return the number of bytes of constants that the program also has as the named data ``keys``.
+    """Return the number of bytes of constants that equal some named data with a key in ``keys``.
 
-    An example is an embedding on a kernel whose weight a delegate uses, too. A ``.pte`` stores such bytes twice, and a
-    data file stores them once.
+    An example is a weight that an embedding kernel and a delegate use. A ``.pte`` stores such bytes twice, and a data
+    file stores them once.
     """
     return sum(map(len, repeated_constants(program, keys).values()))
 
 
 def repeated_constants(program: Program, keys: Collection[str]) -> dict[int, Blob]:
-    """Map the buffer index of each constant that the program also has as the named data ``keys`` to its bytes.
+    """Return the constants that equal some named data with a key in ``keys``.
 
-    Constants that a method returns are left out, because they never move to a data file.
+    The result maps a constant's buffer index to the constant's bytes. Constants that a method returns are left out,
+    because they never move to a data file.
     """
     named = {program.segments[item.segment_index].data for item in program.named_data if item.key in keys}
     sizes = set(map(len, named))

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from etdev.decisions import ElisionKind
 
 FORMAT = 1
-"""Version of the JSON. Fields may be added; existing ones keep their names and meanings."""
+"""Version of the JSON. Fields may be added; existing fields keep their names and meanings."""
 
 CopyKind: TypeAlias = ElisionKind | Literal["order", "repeat"]
 """Purpose of a copy: one of :data:`ElisionKind`, ``order`` (reorders elements) or ``repeat`` (repeats elements)."""
@@ -294,7 +294,7 @@ class MethodInfo:
 
 @dataclass(frozen=True, slots=True)
 class ConstantInfo:
-    """Data of a constant or of an initial value. If tensors share the data, the fields describe the largest one."""
+    """Data of a constant or of an initial value. If tensors share the data, the fields describe the largest tensor."""
 
     name: str | None
     """Name in the module; None if the file does not state the name."""

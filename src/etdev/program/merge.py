@@ -71,7 +71,7 @@ class _Merge:
     named: dict[str, Blob] = field(default_factory=dict)
 
     def method(self, part: m.Program, plan: m.ExecutionPlan) -> m.ExecutionPlan:
-        """Return a method with indices into the merged data. Indices of delegate blobs count from 0."""
+        """Return a method whose indices refer to the merged data. A delegate's index refers to the merged blobs."""
         if part.constant_buffer or part.backend_delegate_data:
             raise ValueError(f"method {plan.name!r} has data inside the flatbuffer")
         values = tuple(self._tensor(part, one) if isinstance(one, m.Tensor) else one for one in plan.values)
@@ -130,7 +130,7 @@ class _Merge:
 
 
 def _with_segments(plan: m.ExecutionPlan, first: int) -> m.ExecutionPlan:
-    """Return a method whose delegates use the segments from index ``first`` on."""
+    """Return a method whose delegates refer to segments. The first merged blob is in the segment ``first``."""
     delegates = tuple(
         replace(one, processed=replace(one.processed, index=first + one.processed.index)) for one in plan.delegates
     )

@@ -1,14 +1,14 @@
 """A ``.pte`` in memory: the ET12 schema as frozen dataclasses.
 
 The names are those of ``program.fbs``, which also defines how the runtime uses each field. Some tables of the schema
-only wrap one thing. Here, that thing replaces the table:
+contain only one thing. Here, that thing replaces the table:
 
 * The value replaces an ``EValue``, and the call replaces an ``Instruction``.
 * A :class:`Blob` replaces a ``Buffer`` and a ``BackendDelegateInlineData``.
 * A tuple of frames replaces a ``FrameList``.
 
-The two halves of an allocation's offset are one number, and a ``DataSegment`` contains its bytes. Vectors are tuples. A
-vector or a string that a file lacks is empty, unless the type of the field allows ``None``.
+The two halves of an allocation's offset form one number. A ``DataSegment`` is a :class:`Segment` with its bytes.
+Vectors are tuples. A vector or a string that a file lacks is empty, unless the type of the field allows ``None``.
 
 An index into ``values`` is called a value index. All sizes and offsets are in bytes unless a field says otherwise.
 """
@@ -138,7 +138,7 @@ class Tensor:
     0                       ``None``             given an address at run time (an input, a merge of branches)
     ======================  ===================  ==========================================================
 
-    An external tensor (``extra_tensor_info.location``) has its data in another file, regardless of its index.
+    An external tensor (``extra_tensor_info.location``) has its data in another file, regardless of ``data_buffer_idx``.
     """
 
     scalar_type: ScalarType

@@ -165,7 +165,7 @@ SCALAR_TYPE = _enum(m.ScalarType)
 
 
 def table(kind: type, *fields: Field) -> Table:
-    """Return the table for a dataclass with the same fields, in the order of the arguments."""
+    """Return the table for the dataclass ``kind``, which has the same fields in the same order."""
     names = tuple(field.name for field in fields)
     split: Callable[[Any], tuple[Any, ...]]
     if len(names) > 1:

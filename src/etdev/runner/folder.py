@@ -24,7 +24,7 @@ def write_project(folder: Path, contents: Mapping[str, bytes], made_from: str = 
     created together with all of its files. In an existing folder, each file is replaced atomically.
 
     A file is replaced or removed only if etdev wrote the file and its content is unchanged since then. If the project
-    would replace another file, nothing is written, and :class:`~etdev.errors.UsageError` is raised. Raises
+    would replace any other file, nothing is written, and :class:`~etdev.errors.UsageError` is raised. Raises
     :class:`~etdev.errors.WriteError` if a file cannot be written.
     """
     if folder.exists() and not folder.is_dir():

@@ -38,7 +38,8 @@ class ArenaBank:
         """Name of the section with the bank's arenas.
 
         GCC and Clang store no bytes of sections whose names start with ``.bss.``. With ``-fdata-sections``, they put a
-        variable into ``.bss.NAME``. No variable's name can contain ``-``, so no other variable gets into this section.
+        variable into ``.bss.NAME``. This section's name contains ``-``, and no variable's name can contain ``-``. So no
+        other variable gets into this section.
         """
         return f".bss.etdev-bank.{self.identifier}"
 

@@ -32,7 +32,7 @@ DEFAULT_ALIGNMENT = 16
 
 @dataclass(frozen=True, slots=True)
 class MemoryInfo:
-    """Free and total memory of one device, in bytes."""
+    """Sizes of the free memory and of the total memory of one device, in bytes."""
 
     free: int
     total: int
@@ -43,7 +43,7 @@ class PointerAttributes:
     """Properties of an address, as the device's driver reports them."""
 
     device: Device
-    """Device that contains the address. Its index is the one that programs use."""
+    """Device that contains the address, with the index that programs use for the device."""
     kind: str
     """Kind of memory: ``device``, ``host`` or ``managed``."""
     source: str

@@ -1,4 +1,4 @@
-"""Orders of a tensor's dimensions in memory.
+"""Order of a tensor's dimensions in memory.
 
 ExecuTorch reads an input in the order that the method declares. It does not check the order of the given tensor.
 """

@@ -30,7 +30,7 @@ class OutOfDeviceMemoryError(MissingRequirementError):
         self.asked = asked
         """Bytes that were requested."""
         self.free = free
-        """Free bytes on the device; None if unknown."""
+        """Number of free bytes on the device; None if unknown."""
         reason = f": {cause}" if cause else ""
         super().__init__(
             f"{device} cannot allocate {asked} bytes: {count_bytes(free)} free{reason}",
@@ -51,7 +51,7 @@ class PlannedBufferError(RunError):
         self.asked = asked
         """Bytes that were requested."""
         self.free = free
-        """Free bytes on the device after the method's planned buffers were freed; None if unknown."""
+        """Number of free bytes on the device after the method's planned buffers were freed; None if unknown."""
         self.exit_code = cause.exit_code
         super().__init__(
             f"{what}: planned buffer {buffer} on {device} needs {asked} bytes, {count_bytes(free)} free: "

@@ -121,7 +121,7 @@ class Method(MoveOnly):
             executor.finish()
 
     def start(self) -> None:
-        """Restore all values from the file; before the call, the planned buffers must contain only zeros."""
+        """Restore all values from the file. The caller must first fill the planned buffers with zeros."""
         self._machine.values = [self._value(index, value) for index, value in enumerate(self._plan.values)]
         self._inputs.begin()
         self._outputs.begin()

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     import torch
 
 _BASE = 1 << 59
-"""First address of these devices. It is above all pointers of a process, and below all simulated devices."""
+"""First address of the first device. It is above all pointers of a process, and below those of simulated devices."""
 _SPACE = 1 << 48
 """Number of addresses for each device."""
 _GAP = 4096

@@ -87,7 +87,10 @@ class PlannedMemory(MoveOnly):
 def given_memory(
     plan: m.ExecutionPlan, manager: MemoryManager, registry: Registry, home: Device
 ) -> dict[BufferKey, Memory]:
-    """Return the caller's memory for each planned buffer. Raise an error if it is too small or on another device."""
+    """Return the caller's memory for each planned buffer.
+
+    Raise an error if this memory is too small or on another device.
+    """
     planned = manager.planned_memory()
     devices = manager.planned_buffer_devices()
     found: dict[BufferKey, Memory] = {}

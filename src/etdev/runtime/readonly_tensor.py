@@ -97,7 +97,7 @@ def _storage(tensor: torch.Tensor) -> int:
 
 
 def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield the arguments that an operation writes. For ``set_``, yield all arguments, because it reassigns storage."""
+    """Yield the arguments that an operation writes. For ``set_``, which reassigns storage, yield all arguments."""
     schema = func._schema
     named = {argument.name: value for argument, value in zip(schema.arguments, args, strict=False)} | dict(kwargs)
     if schema.name == "aten::set_":

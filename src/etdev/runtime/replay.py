@@ -1,4 +1,4 @@
-"""The interpreter with the interface of the stock runtime, so that checks can use both runtimes in the same way."""
+"""The interpreter with the interface of the stock runtime, so that checks can use the two in the same way."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def missing_kernels(program: Program) -> tuple[str, ...]:
 
 @contextmanager
 def _placed(what: str, planned: m.Value | None) -> Iterator[None]:
-    """Set the location of each error in the block: ``what``, then the memory that contains the value ``planned``."""
+    """Set the location of each error in the block to ``what``, followed by the memory of the value ``planned``."""
     try:
         yield
     except EtdevError as error:

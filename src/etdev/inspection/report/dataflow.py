@@ -58,7 +58,7 @@ def data_flow(plan: m.ExecutionPlan, memory: MethodMemory | str) -> DataFlow:
 
     A value is followed from the instructions that write it to those that read it. A tensor that no instruction writes
     as a whole, such as an alias, gets its content from the writers of its bytes. If ``memory`` is a text, it states why
-    the use of planned memory is unknown. Then these writers are unknown, too.
+    the use of planned memory is unknown. In this case, the writers of bytes are also unknown.
     """
     flow = flow_graph(plan)
     found = _effects(plan, flow, memory)

@@ -20,7 +20,7 @@ from etdev.program import model as m
 from etdev.program.info import MethodInfo, ProgramInfo
 
 _MOST_PAIRS = 2_000_000
-"""With more pairs of equal instructions than this, the search for matches ignores frequent instructions."""
+"""Limit on pairs of equal instructions. Beyond it, the search for matches ignores frequent instructions."""
 
 
 def diff_page(a: Path, b: Path, found: ProgramDiff | None = None) -> str:

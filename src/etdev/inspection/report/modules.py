@@ -41,7 +41,7 @@ def module_paths(plan: m.ExecutionPlan, operands: Sequence[Operands], known: Pro
     """Map positions of instructions to paths of the model's modules.
 
     The paths come from the build's notes. Without notes, an instruction belongs to the smallest module that
-    contains all named constants that the instruction reads. Most instructions then have no known module.
+    contains all named constants that the instruction reads. In this case, most instructions have no known module.
     """
     notes = known.notes.get(plan.name)
     if notes is not None and notes.modules:
@@ -78,7 +78,7 @@ def modules(
 ) -> Modules | None:
     """Return the sizes of a method's modules, each with its submodules; None if no module is known.
 
-    ``paths`` is the result of :func:`module_paths`. ``notes`` may be empty. They name the modules in delegates.
+    ``paths`` is the result of :func:`module_paths`. ``notes`` name the modules in delegates, and may be empty.
 
     A weight belongs to the module whose instruction uses it first, and counts once. The blob of a delegate counts as a
     weight, and so does the data in the file that the delegate looks up.

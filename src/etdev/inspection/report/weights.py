@@ -41,8 +41,8 @@ def weights(program: Program, info: ProgramInfo, known: Provenance) -> tuple[Wei
 def weight_changes(a: Iterable[Weight], b: Iterable[Weight]) -> tuple[WeightChange, ...]:
     """Return the data that differs between two programs, the largest first.
 
-    Data with the same kind and name is compared. Other data has a name that only one program has. It is left out if the
-    other program has the same bytes under another name.
+    Data with the same kind and name in the two programs is compared. All other data counts as added or removed, unless
+    the other program has the same bytes under another name.
     """
     first, second = list(a), list(b)
     names = [{(one.kind, one.name): one for one in of if one.named} for of in (first, second)]

@@ -1,4 +1,4 @@
-"""Possible writers of planned memory: persistent maps from pieces of memory to sets of writes."""
+"""Persistent maps from pieces of planned memory to the writes that may have produced the bytes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TypeAlias
 from etdev.program.analysis.persistent import Node, assigned, room, updated, value_at, values
 
 Writes: TypeAlias = frozenset[int]
-"""Set of write numbers. :data:`BEFORE` represents the content from before the method began."""
+"""Set of the numbers of writes. :data:`BEFORE` represents the content from before the method began."""
 
 BEFORE = 0
-"""Write number that represents content from before the method began. Actual writes have numbers from 1."""
+"""Number that represents the content from before the method began. Writes are numbered from 1."""
 UNWRITTEN: Writes = frozenset({BEFORE})
 
 Pieces: TypeAlias = tuple[int, int]
@@ -48,10 +48,10 @@ class Memory:
         return found
 
     def part(self, contents: Node, place: int) -> Node:
-        """Return the content of one place. In the result, all other memory is unwritten.
+        """Return a map with the content of one place.
 
-        If the place is a single piece, the result has the content of that piece everywhere. Such a result takes no
-        additional memory.
+        If the place has several pieces, all memory outside of the place is unwritten in the map. If the place is a
+        single piece, all pieces of the map have the content of this piece. Such a map takes no additional memory.
         """
         start, end = self.pieces[place]
         if end - start == 1:
@@ -60,9 +60,9 @@ class Memory:
         return assigned(contents, self.size, end, self.size, UNWRITTEN) if end < self.size else contents
 
     def inside(self, place: int, pieces: Pieces) -> Pieces:
-        """Return the part of ``pieces`` that is inside a place, as a range of the map from :meth:`part`.
+        """Return the pieces in ``pieces`` that belong to a place, as a range of the map from :meth:`part`.
 
-        If the place is a single piece, the range is empty or the whole map.
+        If the place is a single piece, the range is empty or covers the whole map.
         """
         start, end = self.pieces[place]
         first, last = max(start, pieces[0]), min(end, pieces[1])

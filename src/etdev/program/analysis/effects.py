@@ -1,10 +1,10 @@
 """Effects of each instruction on tensors: reads, writes and aliases.
 
-Kernels follow the rules of PyTorch's ``out`` variants. The few operators without such a variant have entries of their
-own. The rules were checked by running the kernels. The arguments of an ``out`` variant end with the outputs, and the
-call then repeats the outputs as return values. An unknown operator is assumed to read and write every tensor that it
-receives, with one exception. If the call repeats outputs at its end, the operator writes these outputs and does not
-read them.
+Kernels follow the rules of PyTorch's ``out`` variants. The few operators without such a variant have rules of their
+own. The rules were checked by running the kernels. The last arguments of an ``out`` variant are the outputs. After the
+arguments, a call repeats the outputs as return values. An unknown operator is assumed to read and write every tensor
+that it receives, with one exception. If the call repeats outputs at its end, the operator writes these outputs and does
+not read them.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Effects:
     The remaining bytes are don't-care, or an earlier run of the same instruction wrote them.
     """
     view: tuple[int, int] | None = None
-    """Pair ``(of, out)``. After the instruction, the data of ``out`` is at the address of ``of``."""
+    """Pair ``(base, out)``. After the instruction, the data of ``out`` is at the address of ``base``."""
     move: tuple[int, int] | None = None
     """Pair ``(from, to)``. After the instruction, the value ``to`` is the same tensor as ``from``."""
 
@@ -110,7 +110,8 @@ def arguments(plan: m.ExecutionPlan, args: tuple[int, ...]) -> tuple[int, ...]:
 def _repeated(plan: m.ExecutionPlan, args: tuple[int, ...]) -> int:
     """Return the number of outputs that the last argument repeats, or 0 if it repeats no outputs.
 
-    The outputs come before the last argument. They are one tensor, one list, or the tensors of a list.
+    The outputs come before the last argument. They are one tensor, one list, or all tensors of the list in the last
+    argument.
     """
     if len(args) < 2:
         return 0

@@ -1,4 +1,4 @@
-"""Outputs of a program that kernels compute in integers with fixed-point scales.
+"""Outputs that a program's kernels compute in integers, with fixed-point scales.
 
 Such a kernel multiplies its sum by a 31-bit integer, rounds, shifts right, and rounds again. The quantized model in
 PyTorch rounds once, in floats. So the two results may differ by one step if the sum is near the middle between two
@@ -25,9 +25,9 @@ _SCALE = 1
 
 
 def output_steps(program: m.Program) -> dict[tuple[str, int], float]:
-    """Map each output, as a pair of method and position, to the scale of its integers.
+    """Map each output to the scale of its integers. An output is a pair: name of the method, position.
 
-    Methods without fixed-point kernels are left out. An output is also left out if a kernel computes it in floats.
+    Leave out methods without fixed-point kernels. Also leave out outputs that a kernel computes in floats.
     """
     ends = quantized_ends(program)
     found = {}

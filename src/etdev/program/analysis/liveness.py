@@ -66,7 +66,7 @@ def _stretches(points: Iterable[tuple[int, Node, Node]], size: int) -> Iterator[
     """Yield ranges of instants at which a storage is in use, as ``(storage, first, last)``.
 
     Each item of ``points`` contains an instant and two sets of storages: those that may still be read, and those that
-    may have content. At that instant, the storages in both sets are in use.
+    may have content. A storage that is in both sets is in use at that instant.
     """
     since: dict[int, int] = {}
     before: tuple[int, Node, Node] = (0, False, False)

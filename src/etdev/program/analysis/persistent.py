@@ -138,7 +138,10 @@ def members(node: Node, size: int, start: int, end: int) -> list[int]:
 
 
 def _collect(node: Node, size: int, start: int, end: int, at: int, found: list[int]) -> None:
-    """Append to ``found`` the members from ``at + start`` to ``at + end``. The set begins at the integer ``at``."""
+    """Append to ``found`` the set's members from ``at + start`` to ``at + end`` (exclusive).
+
+    The first integer that ``node`` covers is ``at``.
+    """
     if type(node) is not tuple:
         if node:
             found.extend(range(at + start, at + end))
@@ -158,7 +161,10 @@ def differences(one: Node, other: Node, size: int) -> list[int]:
 
 
 def _compare(one: Node, other: Node, size: int, at: int, found: list[int]) -> None:
-    """Append to ``found`` the integers that have different values. Both maps begin at the integer ``at``."""
+    """Append to ``found`` the integers that have different values in two maps.
+
+    The first integer that ``one`` and ``other`` cover is ``at``.
+    """
     if type(one) is not tuple and type(other) is not tuple:
         if one != other:
             found.extend(range(at, at + size))

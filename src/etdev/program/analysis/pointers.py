@@ -1,7 +1,7 @@
 """Persistent records: one for each value that a move or a view has set.
 
 A record contains the places where the value's bytes may be. It also contains the tensors to which the value may refer.
-A copy of all records takes no time, because it shares the records. A join shares the records that do not change.
+Copying all records takes no time, because the copy shares the records. A join shares the records that do not change.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Pointers:
                 self._drop(value)
 
     def over(self, pieces: Pieces) -> list[int]:
-        """Return the recorded values whose bytes may overlap ``pieces``, in ascending order."""
+        """Return the values that have a record and whose bytes may overlap ``pieces``, in ascending order."""
         if self._over is False:
             return []
         start, end = pieces
@@ -151,7 +151,10 @@ class Pointers:
         return {other for tensor in tensors for other in self._others(self._same, self._same_size, tensor, tensor + 1)}
 
     def joined(self, other: Pointers, join: Callable[[Pointer | None, Pointer | None], Pointer]) -> Pointers:
-        """Join the records of two paths. ``join`` gets a value's two records if they differ; None if missing."""
+        """Join the records of two paths. If the two records of a value differ, ``join`` receives them.
+
+        If a path has no record for the value, ``join`` receives None instead of this record.
+        """
         alone: list[Pointer] = []
 
         def join_both(mine: Pointer | None, theirs: Pointer | None) -> Pointer:
@@ -207,7 +210,7 @@ class Pointers:
 def _stretches(start: int, end: int) -> Iterator[tuple[int, int]]:
     """Divide a range of pieces into a few stretches. Yield each stretch as a pair: its level, its index.
 
-    On level 0, a stretch is one piece. On each further level, a stretch is 16 times as long.
+    On level 0, a stretch is one piece. On every other level, a stretch is 16 times as long as on the level before.
     """
     level = 0
     while start < end:

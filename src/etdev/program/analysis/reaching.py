@@ -26,9 +26,9 @@ from etdev.program.analysis.references import References, references
 from etdev.program.used import used_values
 
 _MOST_STEPS = 30_000_000
-"""Maximum number of places and writes that an analysis visits. Beyond it, the analysis raises an error."""
+"""Maximum number of steps of an analysis; further steps raise an error. Visiting a place or a write is a step."""
 _TREE = 10
-"""One change of a persistent map counts as this number of steps."""
+"""Number of steps for one change of a persistent map."""
 
 
 class Kind(Enum):
@@ -102,7 +102,10 @@ class Reaching:
 
 
 _Left: TypeAlias = dict[int, tuple[frozenset[int], frozenset[int]]]
-"""Maps a value that the next call may read before setting it to its possible places and tensors at a call's end."""
+"""Maps a value to a pair at the end of a call: its possible places, and the tensors that it may be.
+
+Contains only values that the next call may read before a move or a view sets them.
+"""
 
 
 @dataclass(slots=True)
@@ -163,9 +166,9 @@ class _Analysis:
         self._numbers: dict[Write, int] = {}
         """Maps a write to its number: 1 + its index in ``_writes``."""
         self._uses: list[Use] = []
-        """Reads in the current block."""
+        """Read accesses in the current block."""
         self._elsewhere: list[tuple[int, int]] = []
-        """Reads of unplanned memory in the current block, as pairs of position and tensor."""
+        """Read accesses to unplanned memory in the current block, as pairs: position, tensor."""
         self._reads: dict[int, tuple[list[Use], list[tuple[int, int]]]] = {}
         """Maps a block, or the exit, to the ``_uses`` and ``_elsewhere`` of the most recent visit."""
         self._steps = 0
@@ -195,7 +198,7 @@ class _Analysis:
         )
 
     def _entry(self, left: _Left) -> _State:
-        """Return the state after the caller has filled the inputs. ``left`` is from the end of the previous call."""
+        """Return the state after the caller has filled the inputs. ``left`` describes the end of the previous call."""
         state = _State(UNWRITTEN, Pointers(self._layout))
         for value, (places, others) in left.items():
             targets = {target: self._content(state, target) for target in places} | self._own(state, value)
@@ -250,7 +253,7 @@ class _Analysis:
         return _State(joined(one.memory, other.memory, self._either), one.pointers.joined(other.pointers, join))
 
     def _itself(self, state: _State, other: Pointer | None) -> Pointer:
-        """Return a record for a value that has none in ``state``. ``other`` is its record on the path to join."""
+        """Return a record for a value that has none in ``state``. ``other`` is the value's record on another path."""
         assert other is not None
         return Pointer(other.value, self._own(state, other.value), frozenset({other.value}))
 
@@ -293,7 +296,7 @@ class _Analysis:
             state.pointers.put(Pointer(to, self._targets(state, origin), self._tensors(state, origin)))
 
     def _set_view(self, state: _State, of: int, out: int) -> None:
-        """Point the tensor of ``out`` to the bytes of ``of``. Update all values that may refer to the same tensor."""
+        """Record that ``out`` is a view of ``of``. Update all values that may be the same tensor as ``out``."""
         owners = self._tensors(state, out)
         seen = self._targets(state, of)
         same = {out, *owners, *state.pointers.same(owners)}
@@ -315,7 +318,7 @@ class _Analysis:
         return known.targets if known else self._own(state, value)
 
     def _own(self, state: _State, value: int) -> dict[int, Node]:
-        """Return a tensor's own place with its content. No move or view may have set the tensor."""
+        """Return a tensor's place in the file, with the content. The tensor must not be set by a move or a view."""
         target = value if value in self._places else ELSEWHERE
         return {target: self._content(state, target)}
 

@@ -3,7 +3,8 @@
 A memory plan puts many tensors at the same bytes at different times. The data flow shows which tensors belong together.
 If a read of one tensor finds bytes that a write to another tensor produced, the two tensors belong together. Examples
 are a view, a mutated buffer and its result, and the parts of a concatenation. An output that overwrites an operand
-belongs with that operand. In an object program, no other tensors share bytes, so the groups are exactly the aliases.
+belongs with that operand. In an object program, only aliases share bytes. So each group contains exactly one tensor and
+its aliases.
 """
 
 from __future__ import annotations
@@ -107,7 +108,8 @@ def _declared_persistent(plan: m.ExecutionPlan) -> set[int]:
 def _read_before_written(plan: m.ExecutionPlan, found: Reaching) -> Iterator[int]:
     """Yield places that may still contain content from before the call when they are read.
 
-    A write to a dynamic tensor covers only the tensor's current rows. A static tensor in the same bytes has more rows.
+    A write to a dynamic tensor covers only the tensor's current rows. So a read of a static tensor in the same bytes
+    may find such content in the other rows.
     """
     dynamic = {index for index, tensor in plan.tensors() if tensor.shape_dynamism is not m.TensorShapeDynamism.STATIC}
     for use in found.uses:
@@ -117,7 +119,7 @@ def _read_before_written(plan: m.ExecutionPlan, found: Reaching) -> Iterator[int
 
 
 def _in_place(found: Reaching) -> Iterator[tuple[int, int]]:
-    """Yield pairs of an operand and an output. One instruction reads the operand and writes the output over it."""
+    """Yield pairs: an operand, and an output that the same instruction writes over the operand."""
     written: dict[tuple[int, Place], int] = {
         (write.position, found.places[write.place]): write.place for write in found.writes if write.kind is Kind.ALL
     }
@@ -128,7 +130,7 @@ def _in_place(found: Reaching) -> Iterator[tuple[int, int]]:
 
 
 def _unite_persisted(found: Reaching, groups: _Groups, kept: Iterable[int]) -> None:
-    """Unite state with the tensors whose writes are in the state's bytes at the end of the method.
+    """Unite state with the tensors whose writes may have produced the state's bytes at the end of the method.
 
     The next call reads these bytes as state.
     """
@@ -198,7 +200,7 @@ def _storages(
 
 
 def _extent(found: Reaching, values: Iterable[int]) -> Place:
-    """Return the bytes from the first to the last one of some values in the same buffer."""
+    """Return the smallest place that contains all of these values, which are in the same buffer."""
     places = [found.places[value] for value in values]
     return Place(places[0].buffer, min(place.start for place in places), max(place.end for place in places))
 

@@ -1,8 +1,8 @@
 """Traffic of a method: bytes that one call reads from planned memory and writes to it.
 
 Each instruction that reads or writes a tensor counts all bytes of the tensor at its largest size. An instruction that
-does both counts them twice. The caller's writes of inputs and reads of outputs count, too. The body of a loop counts
-once for each iteration if the number of iterations is constant, otherwise once.
+reads and writes a tensor counts these bytes twice. The caller's writes of inputs and reads of outputs count, too. The
+body of a loop counts once for each iteration if the number of iterations is constant, otherwise once.
 """
 
 from __future__ import annotations

@@ -64,6 +64,6 @@ class DataFiles:
         return program, dict(sorted(files.items()))
 
     def joined(self, program: Program) -> Program:
-        """Split a program, then move all data back. A reader of the split files gets the same program."""
+        """Move data out of a program and back. The result is the program that a reader gets from the split files."""
         program, files = self.split(program)
         return internalize(program, *files.values()) if files else program

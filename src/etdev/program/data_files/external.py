@@ -38,8 +38,9 @@ _Place: TypeAlias = tuple[int, int]
 def externalize(program: m.Program, reserved: Collection[str] = ()) -> tuple[m.Program, FlatTensor]:
     """Move constants and named data to a data file. Return the remaining program, and the content of the file.
 
-    ``reserved`` contains names of data in other files. No constant gets one of them. :func:`internalize` moves the data
-    back.
+    ``reserved`` contains names of data in other files. No constant gets one of these names. :func:`internalize`
+    moves the data back.
+
     Raises :class:`~etdev.errors.ProgramError` if some of the program's data is already in another file.
     """
     if external_names(program):
@@ -235,7 +236,7 @@ def _outside(tensor: m.Tensor, key: str) -> m.Tensor:
 
 
 def _without_constants(program: m.Program, kept: Mapping[_Place, Blob]) -> m.Program:
-    """Return the program with only the bytes ``kept`` in its constant segment.
+    """Return the program with a constant segment that contains only the bytes ``kept``.
 
     Constants that remain in the program and are not in ``kept`` must be empty.
     """
@@ -267,7 +268,7 @@ def _is_outside(tensor: m.Tensor) -> bool:
 
 
 def _is_shared(program: m.Program, constants: int) -> bool:
-    """Return whether any data other than the constants uses segment ``constants``."""
+    """Return whether any data other than constants uses the segment with the index ``constants``."""
     return _users(program)[constants] > 1 or any(item.segment_index == constants for item in program.named_data)
 
 

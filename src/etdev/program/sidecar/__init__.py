@@ -63,8 +63,8 @@ class Sidecar:
         """Return the notes after a change of a method's instructions.
 
         ``old_to_new`` maps the index of each old instruction to its new index, or to ``None`` for a removed
-        instruction. If several instructions became one, the new instruction gets the source line and the module of the
-        first one. It gets the debug handles of all of them.
+        instruction. If several old instructions became one, the new instruction gets the source line and the module of
+        the first old instruction. It gets the debug handles of all these old instructions.
 
         Raises :class:`KeyError` for an unknown method, or if the map lacks an instruction that has notes. Raises
         :class:`ValueError` if two delegate calls became one.

@@ -35,7 +35,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class OutputNote:
-    """The op that computes an output of a delegate call."""
+    """Note on the op that computes an output of a delegate call."""
 
     module: str | None
     """Path of the op's module, such as ``layers.0``; None if it is not known."""
@@ -45,7 +45,7 @@ class OutputNote:
 
 @dataclass(frozen=True, slots=True)
 class StateNote:
-    """A tensor that keeps its content from one call to the next."""
+    """Note on a tensor that keeps its content from one call to the next."""
 
     value: int
     """Value index."""

@@ -212,7 +212,10 @@ class Outputs:
         return tuple(found)
 
     def direct(self, targets: Sequence[Any]) -> None:
-        """Let each output without planned memory use its target's memory, or new memory if the target does not fit."""
+        """Let each output without planned memory use the memory of its target.
+
+        If the target does not fit, the output gets new memory. ``targets`` are the output arguments of the call.
+        """
         self._check(targets)
         for position, tensor in self._callers.items():
             target: RunTensor = targets[position]
@@ -224,7 +227,10 @@ class Outputs:
                 tensor.place(scratch(tensor.capacity, tensor.device, self._machine.torch_device))
 
     def deliver(self, targets: Sequence[Any]) -> None:
-        """Copy each output to its target if the output is not already in the target's memory."""
+        """Copy each output to its target, unless the output is already in the target's memory.
+
+        ``targets`` are the output arguments of the call.
+        """
         for target, index in zip(targets, self._plan.outputs, strict=True):
             value = self._machine.tensor(index)
             if target.declared.scalar_type is not value.declared.scalar_type:

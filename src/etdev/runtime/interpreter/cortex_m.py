@@ -1,8 +1,8 @@
 """Kernels of ExecuTorch's library ``cortex_m``: ExecuTorch's Python functions, or functions with CMSIS-NN's arithmetic.
 
 ExecuTorch 1.5.1's functions for requantization, addition and softmax were compared with CMSIS-NN at 99f736a6, compiled
-for x86-64. On random integers, both return the same integers. ExecuTorch's average pooling rounds halves to the nearest
-even number, but ``arm_avgpool_s8`` rounds them away from zero.
+for x86-64. On random integers, ExecuTorch and CMSIS-NN return the same integers. ExecuTorch's average pooling rounds
+halves to the nearest even number, but ``arm_avgpool_s8`` rounds them away from zero.
 """
 
 from __future__ import annotations

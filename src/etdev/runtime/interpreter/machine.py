@@ -232,7 +232,7 @@ class Machine:
             raise self._foreign(tensor, "reads") from None
 
     def write(self, tensor: RunTensor, content: torch.Tensor, *, convert: bool = False) -> None:
-        """Write the content to a tensor of the same sizes, and poison the unused rest of the tensor's planned bytes."""
+        """Write the content to a tensor of the same sizes, and fill the tensor's unused planned bytes with poison."""
         import torch
 
         self._writable(tensor)

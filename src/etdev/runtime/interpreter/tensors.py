@@ -177,7 +177,7 @@ class RunTensor:
         self.memory, self.offset = memory, offset
 
     def view(self, at: Device) -> torch.Tensor:
-        """Return the tensor's content, for use by code that runs on the device ``at``. Copy the bytes if misaligned."""
+        """Return the tensor's content, for use by code that runs on the device ``at``. Copy misaligned bytes."""
         import torch
 
         if not self.nbytes:
@@ -190,7 +190,7 @@ class RunTensor:
     def write(self, at: Device, content: torch.Tensor) -> None:
         """Convert ``content`` to the tensor's element type, and write it to the tensor.
 
-        ``at`` is the device that the code runs on. The content must have the tensor's sizes.
+        ``at`` is the device on which the calling code runs. The content must have the tensor's sizes.
         """
         import torch
 

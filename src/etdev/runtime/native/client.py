@@ -29,7 +29,7 @@ ALIGNMENT = 16
 class Fault:
     """A simulated failure of a device operation.
 
-    Call number ``nth`` of ``operation`` fails, counted from 1. If ``lasting``, all later calls fail, too.
+    The ``nth`` call of ``operation`` fails; the first call is number 1. If ``lasting``, all later calls fail, too.
     """
 
     operation: Literal["allocate", "copy_host_to_device", "copy_device_to_host"]
@@ -49,17 +49,16 @@ class Pools:
     method: int | None = None
     temporary: int | None = None
     failing: int = 0
-    """In each pool, the allocation with this number fails. The first one has number 1; 0 if none fails."""
+    """Number of the allocation that fails in each pool, counted from 1; 0 if no allocation fails."""
 
 
 class NativeRuntime:
     """ExecuTorch's C++ runtime in a child process; a context manager that kills the child at exit.
 
-    Each planned buffer has exactly its declared size, between pages that cannot be accessed. With ``watch``, poison
-    fills the bytes that no instruction has written. ``watch`` also adds the running instruction to the report of a
-    crash. ``executable`` is the path that :func:`~etdev.runtime.native.executable.host_executable` returns.
-    ``libraries`` are shared libraries with backends and kernels that ExecuTorch's wheel does not have. ``devices`` are
-    the devices that the program can use.
+    Each planned buffer has exactly its declared size, between pages that cannot be accessed. With ``watch``, unused
+    bytes contain poison, and the error after a crash states the running instruction. ``executable`` is the path that
+    :func:`~etdev.runtime.native.executable.host_executable` returns. ``libraries`` are shared libraries with backends
+    and kernels that ExecuTorch's wheel does not have. ``devices`` are the devices that the program can use.
 
     Errors are those of the stock runtime: :class:`~etdev.runtime.child.ProgramFailureError` and
     :class:`~etdev.runtime.child.RuntimeCrashError`. If the executable cannot start, or if a library cannot be used, the
@@ -152,7 +151,7 @@ class NativeRuntime:
 
     @property
     def seconds(self) -> float:
-        """Total time in seconds that this thread's last calls spent in the runtime."""
+        """Total time in seconds that the calls of this thread's last request spent in the runtime."""
         return sum(self.called.seconds) if self.called else 0.0
 
     def load(
@@ -228,7 +227,7 @@ class NativeRuntime:
             self._ask(request)
 
     def unload(self) -> Left:
-        """Unload the program. Return how much memory is still allocated after that."""
+        """Unload the program. Return the memory that is still allocated after that."""
         with self._lock:
             answer = self._ask(Request(Kind.UNLOAD))
             self._program, self.opened = None, {}

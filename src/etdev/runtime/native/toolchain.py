@@ -40,9 +40,9 @@ class Toolchain:
     cmake: Path
     compiler: Path
     arguments: tuple[str, ...]
-    """Arguments in ``CXX``, which every call of the compiler gets."""
+    """Arguments in the variable ``CXX``. Every call of the compiler gets these arguments."""
     launchers: tuple[Path, ...]
-    """Programs in ``CXX`` that call the compiler, such as ccache."""
+    """Programs in the variable ``CXX`` that call the compiler, such as ccache."""
     ninja: Path | None
     """Ninja; None if CMake has to use make."""
 

@@ -93,7 +93,7 @@ class Turn:
 
 
 _Step = tuple[Callable[[Node], None], Node]
-"""A function and its argument, to call while the lock is not held."""
+"""A function to call while the lock is not held, and the function's argument."""
 _LOGGER = logging.getLogger(__name__)
 _CLOSED = "the orchestrator is closed"
 

@@ -20,7 +20,7 @@ class PlacementError(UsageError):
 class HandleError(UsageError):
     """Error for a handle that cannot be used in this way.
 
-    Examples: the memory was freed, a part of a buffer is freed, a task writes to read-only memory.
+    Examples: the memory was already freed, the caller frees only a part of a buffer, a task writes to read-only memory.
     """
 
 

@@ -91,7 +91,7 @@ class Handle:
         return Resident(self, wanted, dtype, shape)
 
     def use(self, access: Access) -> Use:
-        """Return a task's use of all bytes of this handle, with the given access."""
+        """Return a :class:`Use` of all bytes of this handle, with the given access."""
         return Use(self.key, self.offset, self.offset + self.size, access)
 
     def describe(self) -> str:
@@ -137,7 +137,7 @@ class ObjectHandle:
         return ResidentObject(self, _access(access))
 
     def use(self, access: Access) -> Use:
-        """Return a task's use of the object, with the given access."""
+        """Return a :class:`Use` of the object, with the given access."""
         return Use(self.key, 0, 1, access)
 
     def describe(self) -> str:

@@ -31,7 +31,7 @@ class _Segment(Generic[NodeT]):
     readers: list[NodeT] = field(default_factory=list)
     """Nodes that read the bytes after the last write."""
     limit: int = 16
-    """If ``readers`` has this length, the next read first removes the nodes that have ended."""
+    """If ``readers`` has this length, the next read first removes the ended nodes from the list."""
 
     def read(self, node: NodeT) -> None:
         if len(self.readers) >= self.limit:
@@ -51,7 +51,7 @@ class Hazards(Generic[NodeT]):
         self._last: NodeT | None = None
         """The newest node."""
         self._entered: tuple[Use, ...] = ()
-        """Uses of the newest node."""
+        """The :class:`Use` objects of the newest node."""
         self._replaced: list[tuple[Use, list[_Segment[NodeT]]]] = []
         """Each write of the newest node, with the segments that the write replaced."""
 

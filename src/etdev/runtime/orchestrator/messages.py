@@ -21,7 +21,7 @@ class ArrayArgument:
 
 @dataclass(frozen=True, slots=True)
 class MemoryArgument:
-    """Memory of the worker that the task uses directly."""
+    """Memory of a worker. The task uses this memory directly, without a copy."""
 
     buffer: int
     offset: int
@@ -33,7 +33,7 @@ class MemoryArgument:
 
 @dataclass(frozen=True, slots=True)
 class ObjectArgument:
-    """Object of the worker that the task uses directly."""
+    """Object on a worker. The task uses this object directly, without a copy."""
 
     number: int
 

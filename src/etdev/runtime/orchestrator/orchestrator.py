@@ -1,4 +1,4 @@
-"""Orchestrator, which runs tasks and memory operations on workers. The arguments determine the order."""
+"""Orchestrator, which runs tasks and memory operations on workers in an order that their arguments determine."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Orchestrator(MoveOnly):
     An interrupt kills the workers.
 
     ``workers`` is the number of workers, or a list with the memory of each worker: ``["cpu", "cuda:0", "sim"]``.
-    ``transport`` is ``thread``, ``process`` or ``ray``. Unfinished tasks are limited to ``max_tasks``, and their
-    arrays to ``max_bytes`` bytes. A further submission waits for up to ``timeout`` seconds, then raises
-    :class:`BackPressureError`. With ``seed``, the transport ``thread`` runs tasks in a random order, in the thread that
-    waits for them. ``ray_address`` is the address of a Ray cluster; by default, Ray starts a cluster.
+    ``transport`` is ``thread``, ``process`` or ``ray``. Unfinished tasks are limited to ``max_tasks``, and their arrays
+    to ``max_bytes`` bytes. A further submission waits for up to ``timeout`` seconds, then raises
+    :class:`BackPressureError`. With ``seed``, tasks on the transport ``thread`` run in a random order, in the thread
+    that waits for them. ``ray_address`` is the address of a Ray cluster; by default, Ray starts a cluster.
     """
 
     def __init__(

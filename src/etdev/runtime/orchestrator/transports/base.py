@@ -13,8 +13,8 @@ from etdev.runtime.orchestrator.spec import WorkerSpec
 Done = Callable[[Any, BaseException | None], None]
 """Callback for the answer to a command, or for the command's error.
 
-The callback is called once for each command, from any thread. The call may come before the method that sends the
-command returns. The callback is not called for a worker that was reported as lost.
+The callback is called once for each command, from any thread. It may be called even before the method that sent the
+command has returned. The callback is not called for a worker that was reported as lost.
 """
 Unknown = Callable[[int, str], None]
 """Callback for the loss of a worker; its arguments are the worker's number and the reason."""

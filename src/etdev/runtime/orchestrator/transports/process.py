@@ -111,7 +111,7 @@ class _Lane:
         self.failure: BaseException | None = None
         """Error that prevented the start of the process; None if there was no error."""
         self.started = Event()
-        """Set after the process has started or failed to start."""
+        """Event that is set after the process has started or failed to start."""
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel
         self._over = Event()
@@ -127,7 +127,7 @@ class _Lane:
         self._thread.start()
 
     def ask(self, kind: Kind, parts: Sequence[Any], read: _Read, done: Done) -> None:
-        """Send a command; a lost worker does not answer, so ``done`` is not called."""
+        """Send a command. If the worker is lost, send nothing and do not call ``done``."""
         if self._over.is_set():
             return
         number = next(self._numbers)

@@ -66,7 +66,7 @@ class Channel(MoveOnly):
         self._sending = self._full = False
         """``_sending``: True while a thread sends for all threads.
 
-        ``_full``: True if the connection is full, so that the receiving thread sends the rest.
+        ``_full``: True if the connection is full, so that the receiving thread sends the remaining messages.
         """
         self._broken = self._closed = self._ended = False
         self._inbox = bytearray()
@@ -141,7 +141,7 @@ class Channel(MoveOnly):
                 raise
 
     def _wait_for_room(self) -> bool:
-        """Let the receiving thread send the rest of the messages; return False if the channel is closed."""
+        """Let the receiving thread send the remaining messages; return False if the channel is closed."""
         with self._lock:
             if not self._closed:
                 self._full = True

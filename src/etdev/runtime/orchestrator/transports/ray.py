@@ -47,7 +47,7 @@ class _Lane:
         self.alive = True
         """True until the loss of the actor is reported."""
         self.gone = threading.Event()
-        """Set when Ray reports that the actor has ended."""
+        """Event that is set when Ray reports that the actor has ended."""
         self.live_bytes = 0
         self.objects: set[int] = set()
         self._stamp = -1
