@@ -194,7 +194,10 @@ class _Items:
         return {**choices, **{item: self._of_shared(item, choices.get(item), above) for item in self._shared}}
 
     def _banks_asked(self) -> dict[int, dict[str, str]]:
-        """Return one map for each pinned item: from each bank that a pin requires to a description of such a pin."""
+        """Return the banks that pins require for each item, as a map of maps. Items without pins are left out.
+
+        Each inner map has the name of a bank as key, and the description of a tensor pinned to this bank as value.
+        """
         asked: dict[int, dict[str, str]] = defaultdict(dict)
         for item, bank, why in self._asked():
             asked[item].setdefault(bank, why)

@@ -161,8 +161,8 @@ def aliases_first(
     """Return all values in an order that keeps readers of the file from mistaking aliases for outputs.
 
     A reader regards an argument of a delegate call as an output if two conditions hold. The call is the first use of
-    the argument. And all arguments used before have lower numbers. So tensors that are never written come before the
-    first written tensor at the same bytes.
+    the argument. And the argument has a higher number than all values used before the call. So tensors that are never
+    written come before the first written tensor at the same bytes.
 
     ``neighbors`` maps added tensors to original values. Each added tensor is placed next to its original value. The
     added tensor comes first if it is an input of the method or an output of a delegate; otherwise it comes second.

@@ -12,7 +12,7 @@ from etdev.planner.banks import COST_RATIO
 _AMPLE = 1 << 48
 """Size in bytes of a bank that holds every tensor."""
 _ROOM = (Fraction(1), Fraction(65, 64), Fraction(17, 16), Fraction(5, 4))
-"""Sizes to try for a bank, as multiples of the bytes that a link uses in this bank without a limit."""
+"""Sizes to try for a bank, as multiples of the bytes that a link uses in this bank if the bank has no limit."""
 
 
 def sizes_that_suffice(banks: Banks, link: Callable[[Banks], Sequence[int] | None]) -> Iterator[tuple[str, int]]:
@@ -20,7 +20,7 @@ def sizes_that_suffice(banks: Banks, link: Callable[[Banks], Sequence[int] | Non
 
     ``link`` returns the bytes that a link uses in each bank, or None if the tensors do not fit. To find a size, the
     function first links with a bank that is unlimited and more expensive than all others. So this bank holds only the
-    tensors that the other banks cannot hold. A bank is omitted if no size that is tried makes all tensors fit.
+    tensors that the other banks cannot hold. A bank is omitted if none of the tried sizes makes all tensors fit.
     """
     highest = max(bank.cost for bank in banks.banks) or Fraction(1)
     for number, bank in enumerate(banks.banks):
@@ -33,7 +33,7 @@ def sizes_that_suffice(banks: Banks, link: Callable[[Banks], Sequence[int] | Non
 
 
 def _with_bank(banks: Banks, number: int, *, size: int, cost: Fraction) -> Banks:
-    """Return the banks after changing one bank's size and cost. A link with them takes the first result that fits."""
+    """Return the banks with another size and cost for one bank. The link then takes the first result that fits."""
     changed = list(banks.banks)
     changed[number] = replace(changed[number], size=size, cost=cost)
     return replace(banks, banks=tuple(changed), share_most=True)

@@ -71,10 +71,10 @@ class _Decider:
             self.decisions.append(InPlace(position, name, output, found[0], self.storages.tensor(out).nbytes, found[1]))
 
     def _decide(self, position: int, out: int, positions: Sequence[int]) -> tuple[int | None, str] | None:
-        """Return a pair: the argument whose bytes an output reuses, and the reason why the output reuses none.
+        """Return ``(argument, reason)`` for an output, or None if a later pass must decide.
 
-        If the output reuses no bytes, the argument is None. Otherwise, the reason is empty. Return None if a later pass
-        must decide.
+        The output reuses the bytes of ``argument``, and ``reason`` is empty. If the output reuses no bytes, then
+        ``argument`` is None, and ``reason`` states why.
         """
         reasons = []
         places: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Methods that keep the memory plan that the program had before the link."""
+"""Choice of the methods that keep their memory plan from before the link."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def methods_with_smaller_plans(program: Program, linked: Linked) -> dict[str, st
     The original plan of a method may be smaller than the new one. The original planner may have found a better plan. Or
     the storages recovered from the original plan may be too large.
 
-    The decision is separate for each method, unless a new plan has a buffer of state. Then a mix of old and new plans
-    could place temporaries of one method over state that another method keeps. So either all methods keep their plans,
-    or no method does. No method keeps its plan if the original program has state in the buffer of temporaries. The new
+    The decision is separate for each method, unless a new plan has a buffer of state. With such a buffer, a mix of old
+    and new plans could place temporaries of one method over state of another method. So the decision is the same for
+    all methods. No method keeps its plan if the original program has state in the buffer of temporaries. The new
     plan may then need more memory, but protects that state from other methods.
 
     A program with memory on devices keeps its plans if the new plans need more instructions and do not save memory.
@@ -70,9 +70,10 @@ def _on_devices(program: Program, linked: Linked) -> dict[str, str]:
 
 
 def _saving_nothing(program: Program, linked: Linked, least: int = 1) -> dict[str, str]:
-    """Return a reason for each method if memory and the number of instructions stay the same, but the file grows.
+    """Map each method to a reason to keep its plan. The map is empty unless new plans save nothing.
 
-    The file counts as larger if it grows by ``least`` bytes or more.
+    New plans save nothing if memory and the number of instructions stay the same, and the file grows by ``least`` bytes
+    or more.
     """
     if list(map(_needs, program.execution_plan)) != list(map(_needs, linked.program.execution_plan)):
         return {}
@@ -82,7 +83,7 @@ def _saving_nothing(program: Program, linked: Linked, least: int = 1) -> dict[st
 
 
 def _grown_bank(program: Program, linked: Linked) -> str | None:
-    """Return a text on the first buffer that the new plans enlarge, if the program uses banks.
+    """Return a sentence that states which buffer grows in the new plans, and by how many bytes.
 
     Return None if no buffer grows, or if the program has no temporaries outside of buffer 1.
     """
@@ -107,7 +108,7 @@ def _all(linked: Linked, reason: str) -> dict[str, str]:
 def _is_placed(plan: m.ExecutionPlan) -> bool:
     """Return whether the arguments of each delegate on a device are on that device.
 
-    ExecuTorch 1.4.1 and 1.5.1 leave the arguments on the host inside branches.
+    Inside branches, ExecuTorch 1.4.1 and 1.5.1 leave these arguments on the host.
     """
     devices, calls = delegate_devices(plan), flow_graph(plan).instructions
     return all(

@@ -195,8 +195,9 @@ def _with_addresses(
 ) -> tuple[m.ExecutionPlan, tuple[BufferInfo, ...]]:
     """Return the method with its new addresses, and the method's buffers.
 
-    ``places`` maps each storage to its buffer and offset. ``plans`` maps each planned buffer to its plan. If
-    ``bounded`` is True, the lower bound of a buffer without a plan is its size. ``bounded`` is False for banks.
+    ``places`` maps each storage to its buffer and offset. ``plans`` maps each planned buffer to its plan. The report on
+    a buffer without a plan states the buffer's size as lower bound if ``bounded`` is True. Otherwise, it states no
+    lower bound. ``bounded`` is False for banks.
     """
     values, ends = _placed(method, places, plans, numbers)
     kept: dict[int, list[bool]] = defaultdict(list)

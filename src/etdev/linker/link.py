@@ -69,7 +69,7 @@ def link(
 def _sizes(
     reports: Sequence[MethodReport], results: Sequence[PassResult], numbers: Sequence[int], options: LinkOptions
 ) -> dict[str, dict[int, int]]:
-    """Return, for each method, a map from buffers to their sizes in bytes with the planner in ``options``.
+    """Return, for each method, a map from buffers to the sizes in bytes that the planner in ``options`` achieves.
 
     ``reports`` are from the link with another planner. If that link keeps the order of instructions, this function uses
     only results with the original order.
@@ -202,7 +202,7 @@ def _is_least(report: BankReport | None) -> bool:
 
 
 def _banks_cost(found: Addressed) -> tuple[float, ...]:
-    """Return the figures to minimize: the cost of traffic, then the used bytes of each bank, then constants."""
+    """Return the figures to minimize, in order: cost of traffic, used bytes of each bank, bytes of constants."""
     assert found.banks is not None
     return found.banks.cost, *(bank.used for bank in found.banks.banks), constants_size(found.program)
 
@@ -252,7 +252,7 @@ def _candidates(work: Work, options: LinkOptions) -> Iterator[PassResult]:
 
     A view of a value that may be one of several tensors keeps all of these tensors in use. So the view may cost more
     memory than the copy that it replaces. A constant that is in the file twice may cost more than the memory that it
-    saves. If the first result has such a view or constant, results without them follow.
+    saves. If the first result has such views or constants, the next results are without these views or constants.
     """
     first = run_passes(work, options, BEFORE_ORDER)
     found = [(options, first, run_more(first, options, (*ORDER, *AFTER_ORDER)))]

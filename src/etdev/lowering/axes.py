@@ -32,7 +32,7 @@ class Needs(NamedTuple):
     """Inputs that a tile of an op's output needs, if the output is tiled along an axis."""
 
     axes: dict[Node, int | None]
-    """Maps each input to the axis along which it is tiled; to None if each tile needs the whole input."""
+    """Maps each input to the axis along which the input is tiled, or to None if each tile needs the whole input."""
     grain: int
     """Number of equal slices, or *grains*, into which the axis can be cut. A tile consists of one or more grains."""
 
@@ -57,9 +57,9 @@ def needs(node: Node, axis: int) -> Needs | None:
 
 
 def _is_known(node: Node) -> bool:
-    """Return whether a node is an ATen op, or selects an output of an op with several outputs.
+    """Return whether the rules apply to a node: a standard op, or the selection of one of an op's outputs.
 
-    An op of the same name in another namespace may compute anything.
+    An op in another namespace may compute anything, even if it has the name of an ATen op.
     """
     name = str(getattr(node.target, "__name__", node.target))
     return name.startswith(("aten.", "dim_order_ops.", "getitem")) and name != "aten.view_copy.dtype"
@@ -312,7 +312,7 @@ _RULES: dict[str, Callable[[Node, int, Sequence[int]], Needs | None]] = {
     "index": _indexed,
     "getitem": _item,
 }
-"""Maps each kind of op to the function that returns the inputs that a tile needs."""
+"""Maps each kind of op to its rule: a function that returns the inputs of a tile."""
 
 
 def piece_arguments(node: Node, axis: int, size: int, given: tuple[Any, ...]) -> tuple[Any, ...]:

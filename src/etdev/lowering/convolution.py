@@ -100,10 +100,11 @@ def price(editor: Editor) -> tuple[int, int]:
 
 
 def _possible(editor: Editor) -> tuple[list[_Options], tuple[int, ...], int]:
-    """Return the convolutions to replace, estimated peaks, and the peak of all ops except these convolutions.
+    """Return ``(options, left, floor)``.
 
-    The estimated peaks are for convolutions whose tilings all exceed the memory limit. An estimate is the peak in bytes
-    with the tiling that needs the least memory.
+    ``options`` has the convolutions to replace. ``left`` has an estimate for each convolution whose tilings all exceed
+    the memory limit: the peak in bytes with the tiling that needs the least memory. ``floor`` is the peak in bytes of
+    all ops that are not in ``options``.
     """
     occupancy = editor.occupancy()
     sizes = {node: found for node in editor.calls("convolution.default") if (found := sizes_of(node)) is not None}
@@ -290,7 +291,7 @@ def _columns(editor: Editor, image: Node, sizes: Convolution, channels: range, b
 def _region(
     editor: Editor, image: Node, sizes: Convolution, channels: range, rows: range, columns: range
 ) -> tuple[Node, int, int, int]:
-    """Return the input that these rows and columns of the output read: tensor, offset in the tensor, height, width."""
+    """Return the input of some output rows and columns, as ``(tensor, offset in the tensor, height, width)``."""
     area = sizes.height * sizes.width
     above, below, height = _extent(sizes, rows, 0)
     left, right, width = _extent(sizes, columns, 1)
@@ -308,7 +309,7 @@ def _region(
 
 
 def _extent(sizes: Convolution, places: range, dim: int) -> tuple[int, int, int]:
-    """Return three sizes of the input for these output rows or columns: padding before, padding after, padded size."""
+    """Return ``(padding before, padding after, padded size)`` for the input of some output rows or columns."""
     start = places.start * sizes.stride[dim] - sizes.padding[dim]
     reach = sizes.reach(len(places), dim)
     size = (sizes.height, sizes.width)[dim]

@@ -92,5 +92,5 @@ def sizes_of(node: Node) -> Convolution | None:
 
 
 def _pair(given: list[int], missing: int, flat: bool) -> tuple[int, int]:
-    """Return height and width from a list of one or two numbers. If ``flat``, use ``missing`` as the height."""
+    """Return height and width from a list of one or two numbers. If ``flat`` is True, the height is ``missing``."""
     return (missing, given[-1]) if flat else (given[0], given[-1])

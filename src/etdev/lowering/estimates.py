@@ -28,11 +28,11 @@ class Choice:
     region: Region
     pieces: int
     full: int
-    """Number of ops near the region during which the bytes in use stay close to the current peak."""
+    """Number of ops near the region that remain at the current peak (see :data:`PEAK`)."""
     fewer: int
-    """Number of ops near the region during which the bytes in use drop clearly below the current peak."""
+    """Decrease of the number of ops near the region that are at the current peak."""
     peak: int
-    """Largest number of bytes in use during an op near the region. Ops that ``full`` counts are ignored."""
+    """Largest number of bytes in use during an op near the region. Ops that remain at the current peak are ignored."""
 
     @property
     def added(self) -> int:
@@ -60,25 +60,27 @@ class Figures(NamedTuple):
 
 
 Part: TypeAlias = tuple[tuple[tuple[int, int], ...], int, int]
-"""A tiling: each op's distance from the peak and its axis, then the number of grains and the number of tiles.
+"""A tiling, as ``(ops, number of grains, number of tiles)``.
 
-The ops are in the order of the graph.
+Each item of ``ops`` is ``(distance from the peak, axis)``. Ops are in the order of the graph, and distances count ops.
 """
 
 
 class Estimates:
     """Estimates of tilings of one graph, by region. Searches from different seeds share the estimates.
 
-    ``known`` has estimates for an equal stretch of another graph. The value is None for a region that cannot be tiled.
+    ``known`` has estimates for another graph with equal ops around the peak. It maps a tiling to None if the region
+    cannot be tiled.
     """
 
     def __init__(self, occupancy: Occupancy, known: Mapping[Part, Figures | None]) -> None:
         self.occupancy = occupancy
         self.figures = dict(known)
-        """All estimates so far, including those in ``known``. The value is None for a region that cannot be tiled."""
+        """Maps each tiling so far to its estimate, or to None if the region cannot be tiled. Includes ``known``."""
         self.begin = self.end = occupancy.peak_index
-        """Indices of the first and the last op on which the estimates depend. The last may be past the end of the ops.
+        """Indices of the first and the last op on which the estimates depend.
 
+        The last index may be larger than all indices of ops.
         Estimates in ``known`` do not affect these indices.
         """
 

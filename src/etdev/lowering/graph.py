@@ -62,7 +62,7 @@ class Editor:
         """Graph that is edited."""
         self.settings = settings
         self.known: dict[Hashable, Any] = {} if known is None else known
-        """Cache that editors of copies of a program may share: results of tiling searches, and transposed weights."""
+        """Cache for results of tiling searches, and for transposed weights. Editors of equal programs may share it."""
         self._results: dict[Hashable, Any] = {}
         """Results of ops on fake tensors, by op and arguments."""
         self.limit: int = self.occupancy().peak() if settings.limit is None else settings.limit
@@ -129,7 +129,7 @@ class Editor:
         return node if list(node.meta["val"].shape) == list(shape) else self.call("view_copy.default", node, [*shape])
 
     def window(self, node: Node, sizes: Sequence[int], strides: Sequence[int], offset: int = 0) -> Node:
-        """Insert a copy of a node with these sizes and strides, computed by ``as_strided_copy``.
+        """Insert an ``as_strided_copy`` of a node, with these sizes and strides.
 
         Strides and offset are in elements.
         """
@@ -137,12 +137,12 @@ class Editor:
         return self.call("as_strided_copy.default", node, [*sizes], [*strides], *where)
 
     def replace(self, old: Node, new: Node) -> None:
-        """Replace all uses of ``old`` by ``new``. Then remove ``old`` and all ops that became unused."""
+        """Let all users of ``old`` use ``new`` instead. Then remove ``old`` and all ops that became unused."""
         self.redirect(old, new, ())
         self._drop(old)
 
     def redirect(self, old: Node, new: Node, apart: Container[Node]) -> None:
-        """Replace all uses of ``old`` by ``new``, except uses by ``new`` itself and by the nodes in ``apart``."""
+        """Let the users of ``old`` use ``new`` instead. Skip ``new`` itself and the nodes in ``apart``."""
         with self._renames():
             old.replace_all_uses_with(new, delete_user_cb=lambda user: user is not new and user not in apart)
 
@@ -156,7 +156,7 @@ class Editor:
     def is_constant(self, node: Node) -> bool:
         """Return whether a node is a parameter or a constant of the model's code.
 
-        Return False in a branch or a loop's body, because the graph of the body does not contain this information.
+        Return False in a branch or a loop's body, because their graphs do not contain this information.
         """
         return self._is_top and node.op == "placeholder" and node.name in self._constants()
 
@@ -230,7 +230,7 @@ def _key_of(argument: Any) -> Hashable:
 
 
 def _rename_outputs(program: ExportedProgram, module: GraphModule) -> AbstractContextManager[None]:
-    """Return a context manager: inside its block, replacing an output also changes the method's signature."""
+    """Return a context manager. Inside its block, the method's signature follows each replacement of an output."""
     return module._set_replace_hook(program.graph_signature.get_replace_hook())
 
 

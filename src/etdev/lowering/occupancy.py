@@ -74,7 +74,7 @@ class Lifetimes:
     def _settle(self, at: int, op: Op) -> None:
         """Find the op whose memory contains the output of op ``at``. Op ``at`` must have sources.
 
-        If ``at`` is a concatenation whose output can contain the parts directly, the parts use its memory.
+        If ``at`` is a concatenation whose output can contain the parts directly, the parts use that output's memory.
         """
         kind, linked = op.kind, self._linked
         if linked and kind == "cat" and op.runs_along:
@@ -93,7 +93,7 @@ class Lifetimes:
                 self.first[home] = min(self.first[home], self.first[at])
 
     def _shared(self, at: int, op: Op, *, is_view: bool) -> int | None:
-        """Return an op whose memory contains a source of op ``at`` and can contain the output of ``at``, or None."""
+        """Return an op whose memory the output of ``at`` can share with a source of ``at``, or None."""
         for source in op.sources:
             home = self.home_of(source)
             found = self._ops[home]

@@ -138,9 +138,9 @@ def _covers(pool: _Pool) -> bool:
 
 
 def _is_regular(pool: _Pool, dim: int) -> bool:
-    """Return whether all windows are inside the padded image.
+    """Return whether all windows are inside the padded image, along one dimension.
 
-    Only pooling that rounds up the number of windows has windows outside the image.
+    Windows extend outside the image only if the pooling rounds up the number of windows.
     """
     reach = pool.dilation[dim] * (pool.kernel[dim] - 1) + 1
     return (pool.output[dim] - 1) * pool.stride[dim] + reach <= pool.padded[dim]

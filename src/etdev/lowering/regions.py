@@ -34,7 +34,7 @@ class Region:
     """Ops that can be tiled together. Each op is tiled along one axis of its output."""
 
     axes: Mapping[Node, int]
-    """Maps each op to the axis along which its output is tiled, in the order of the graph."""
+    """Maps each op to the axis along which its output is tiled. The ops are in the order of the graph."""
     needs: Mapping[Node, Needs]
     """Maps each op to the inputs that a tile of the op needs."""
     grains: int
@@ -58,7 +58,7 @@ class Region:
 
     @cached_property
     def selections(self) -> Sequence[tuple[Node, Node]]:
-        """Ops of the region that select an output of another op, each with that op."""
+        """Each op of the region that selects an output of another op, as ``(selecting op, other op)``."""
         return [(node, node.all_input_nodes[0]) for node in self.axes if kind_of(node) == "getitem"]
 
 
@@ -118,10 +118,10 @@ def _rank(node: Node) -> int:
 
 
 def part_of(whole: Region, chosen: Iterable[Node], seed: Node) -> Region | None:
-    """Return a region with the chosen ops that are connected to the seed.
+    """Return the part of a region that has the seed and all chosen ops that are connected to the seed.
 
-    Return None if the seed is not chosen, or if all ops of the region only move elements. Also return None if an op of
-    the region selects an output of an op outside the region.
+    Return None if the seed is not chosen, or if all ops of the part only move elements. Also return None if an op of
+    the part selects an output of an op outside the part.
     """
     remaining = set(chosen)
     if seed not in remaining:

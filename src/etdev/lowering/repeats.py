@@ -25,7 +25,7 @@ class _Chosen:
     """A chosen tiling that applies to any graph: ops are identified by their distance from the peak."""
 
     axes: tuple[tuple[int, int], ...]
-    """Distance from the peak, and tiled axis, of each op of the region."""
+    """Each op of the region, as ``(distance from the peak, tiled axis)``."""
     grains: int
     pieces: int
     figures: Figures
@@ -37,7 +37,7 @@ class Known:
 
     figures: dict[Part, Figures | None] = field(default_factory=dict)
     choices: dict[int, _Chosen | None] = field(default_factory=dict)
-    """Maps each goal, a peak in bytes, to the best tiling; to None if no tiling lowers the peak."""
+    """Maps a goal for the peak in bytes to the best tiling, or to None if no tiling lowers the peak."""
     before: int = 0
     """Number of ops of the stretch before the peak."""
     after: int = 0
@@ -60,7 +60,7 @@ class Known:
 
 
 class Repeats:
-    """A table of known estimates and choices of tilings. The key is the stretch of a graph that determines them."""
+    """Known estimates and choices of tilings. Each entry is for the stretch of a graph that determines the entry."""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, Known] = {}
@@ -97,13 +97,13 @@ class Repeats:
         self._known.setdefault(key, Known()).add(known)
 
     def _key(self, occupancy: Occupancy, before: int, after: int) -> Hashable:
-        """Return a value that is equal for equal stretches around the peak."""
+        """Return a key for a stretch around the peak. Equal stretches have equal keys."""
         peak = occupancy.peak_index
         return before, after, _Stretch(occupancy, peak - before, peak + after, self._facts).identity()
 
 
 def _kind(occupancy: Occupancy) -> Hashable:
-    """Return a value that is fast to compute, and that is equal for all equal stretches around a peak."""
+    """Return a key that is fast to compute. Graphs with equal stretches around the peak have the same key."""
     peak = occupancy.peak_index
     return occupancy.nodes[peak].target, occupancy.lifetimes.bytes[peak]
 
@@ -121,7 +121,7 @@ class _Stretch:
         """Maps the index of each op outside of the stretch to its name, a negative number."""
 
     def identity(self) -> Hashable:
-        """Return a value that is equal for equal stretches."""
+        """Return a key for the stretch. Equal stretches have equal keys."""
         occupancy, begin, end = self._occupancy, self._begin, self._end
         inside = range(begin, min(end + 1, len(occupancy.nodes)))
         ops = [(*self._op(index), self._users(index)) for index in inside]
@@ -152,7 +152,7 @@ class _Stretch:
         return node.op, distance, self._value(node), self._memory(index)
 
     def _users(self, index: int) -> tuple[int, ...]:
-        """Return, for each user of an op, the user's distance from ``begin``; -1 for a user outside of the stretch."""
+        """Return one number for each user of an op: its distance from ``begin``, or -1 if it is outside the stretch."""
         at = self._occupancy.at
         found = (at[user] for user in self._occupancy.nodes[index].users)
         return tuple([user - self._begin if user <= self._end else -1 for user in found])

@@ -1,4 +1,4 @@
-"""Application of forms to a lowered method. Forms replace all ops outside of delegates, also in branches and loops."""
+"""Application of forms to a lowered method. Forms replace ops outside of delegates, also in branches and loops."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def apply_forms(
 
     This function changes the program's graph and its tables of tensors in place. The code that torch.fx generated from
     the graph stays as it was. Tensors that the program shares with other programs do not change. ``known`` is a cache
-    that several calls may share. It contains results of searches for tiles, and transposed weights. The tensors of the
-    programs in these calls must live as long as ``known``.
+    that several calls may share. It contains results of searches for tiles, and transposed weights. Do not free the
+    tensors of the programs in these calls while ``known`` is in use.
 
     ``until_other_than`` contains names of forms. If it is given, stop as soon as any other form replaces an op. The
     graph of a stopped call is incomplete.

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 _COUNTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 """Possible numbers of tiles of a region."""
 _WORTH = 0.97
-"""More tiles are used if the peak with them is below this fraction of the peak with fewer tiles.
+"""A larger number of tiles is used if its peak is below this fraction of a smaller number's peak.
 
-More tiles are also used if only they reach the goal, or if they leave fewer ops at the peak.
+It is also used if only the larger number reaches the goal, or leaves fewer ops at the peak.
 """
 _ENOUGH = 1.05
 """First goal for the peak, as a multiple of the lowest reachable peak."""
@@ -110,7 +110,7 @@ class _Tilings:
         self._identity = inputs, _identity(occupancy)
 
     def goals(self) -> Iterator[_Tiling]:
-        """Yield tilings that reach a goal for the peak, in ascending order of the goals."""
+        """Yield a tiling for each goal for the peak that tiling can reach, lowest goal first."""
         lowest = self._known("lowest peak", self._lowest_peak)
         if lowest is None:
             return
@@ -179,7 +179,7 @@ def _search(editor: Editor, goal: int, most_added: int) -> Iterator[tuple[Choice
 
 
 def _identity(occupancy: Occupancy) -> Hashable:
-    """Return a value that is equal for graphs in which tiling makes the same choices."""
+    """Return a key for a graph. If two graphs have equal keys, tiling makes the same choices in both graphs."""
     from torch.fx import Node
 
     def shown(item: Any) -> Hashable:
@@ -260,7 +260,7 @@ def _counts(region: Region) -> list[int]:
 
 
 def _fewest(estimates: Estimates, region: Region, goal: int) -> Choice | None:
-    """Return the choice with the fewest tiles, among choices that reach the goal or are about as good as the best.
+    """Return the choice with the fewest tiles that reaches the goal, or comes close to the best choice.
 
     Return None if the region cannot be tiled.
     """

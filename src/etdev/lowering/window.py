@@ -23,9 +23,9 @@ class Window:
         self._occupancy, self._begin, self._end = occupancy, begin, end
         self._ops: list[Op] = []
         self._at: dict[int, int] = {}
-        """Maps the graph's index of each added op to the op's index in this window."""
+        """Maps indices of added ops in the graph to their indices in this window."""
         self._homes: dict[int, int] = {}
-        """Maps the graph's index of each op that owns memory to the index of this memory in the window."""
+        """Maps the index of an op that owns memory, in the graph, to the index of that memory in this window."""
         self._slices: dict[tuple[Node, int], int] = {}
         self._opened = 0
 
@@ -82,7 +82,7 @@ class Window:
     def bytes(self) -> list[int]:
         """Return the bytes in use during each op of the stretch.
 
-        Tensors that are also in use before or after the stretch count.
+        Include tensors that are also in use before or after the stretch.
         """
         after = [place for index, place in self._at.items() if self._lives_on(index)]
         after += [place for home, place in self._homes.items() if self._occupancy.lifetimes.last[home] > self._end]
@@ -104,9 +104,9 @@ class Window:
         )
 
     def _place(self, index: int) -> int:
-        """Return the index of the memory of an op's output.
+        """Return the index, in this window, of the memory that contains an op's output.
 
-        If the output is from before the stretch, its memory is in use from the start.
+        Memory of an output from before the stretch is in use from the start of the stretch.
         """
         if index in self._at:
             return self._at[index]

@@ -49,7 +49,7 @@ _LEAST_COUNTED = 40
 _FIRST_STEPS = 30_000_000
 """Limit on the steps of the first search."""
 _PROBES = 16
-"""Number of capacities to try between an unreached goal and the size of the smallest plan."""
+"""Number of capacities to try between an unreached goal and the size of the smallest plan so far."""
 _FIXING_STEPS = 25_000_000
 """Limit on the steps for replanning the buffers that end too high."""
 _TURNS = 4

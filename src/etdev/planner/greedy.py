@@ -85,7 +85,7 @@ class SharedObject:
         return top
 
     def put(self, start: int, end: int, top: int, alignment: int) -> None:
-        """Mark the bytes below ``top`` as in use from ``start`` to ``end``. Raise ``self.alignment`` if needed.
+        """Mark the bytes below ``top`` as in use from ``start`` to ``end``. Increase ``self.alignment`` if needed.
 
         The bytes that are already in use at these instants must be below ``top``.
         """

@@ -1,8 +1,8 @@
 """A search for a smaller plan that starts from the order of a good plan.
 
 Buffers are placed in order, each at the lowest free offset. The arena is one byte smaller than the best plan so far. A
-buffer that does not fit moves to a random earlier place in the order, and placing continues from that place. Each time
-that all buffers fit, the arena shrinks.
+buffer that does not fit moves to a random earlier place in the order, and placing continues from that place. Whenever
+all buffers fit, the arena shrinks.
 """
 
 from __future__ import annotations

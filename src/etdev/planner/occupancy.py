@@ -36,7 +36,7 @@ class Timeline:
         self.covers = [self._cover(first, last) for first, last in self.ranges]
         """Nodes that cover each buffer's lifetime. Node 1 is the root, and 2n and 2n + 1 are the children of node n."""
         self.parents = _find_parents(node for cover in self.covers for node in cover)
-        """Maps each node that covers a lifetime to the nearest ancestor that also covers one; 0 if there is none."""
+        """Maps each node that covers a lifetime to its nearest ancestor that also covers a lifetime, or to 0."""
 
     def _cover(self, first: int, last: int) -> tuple[int, ...]:
         """Return the smallest set of nodes that together cover exactly a range of ranks."""
@@ -98,7 +98,7 @@ class Occupancy:
                 unions[node] = [0, flat[-1]]
 
     def _above(self, nodes: Iterable[int]) -> list[int]:
-        """Return each ancestor of ``nodes`` that is itself one of the nodes covering a lifetime."""
+        """Return the ancestors of ``nodes`` that also cover a lifetime."""
         above: list[int] = []
         parents = self._parents
         for node in nodes:
@@ -120,7 +120,7 @@ def _find_parents(nodes: Iterable[int]) -> dict[int, int]:
 
 
 def _add(unions: dict[int, list[int]], node: int, begin: int, end: int) -> None:
-    """Add a range to a node's union, a flat list of begins and ends. An odd insertion point is inside a range."""
+    """Add a range to a node's union, which is a flat list: begin, end, begin, end, and so on."""
     flat = unions.get(node)
     if flat is None:
         unions[node] = [begin, end]

@@ -58,7 +58,7 @@ STRATEGIES = (
 """All strategies. The first strategy meets the lower bound most often.
 
 The second strategy places buffers of about the same size in order of their start. Its plans are the smallest if
-thousands of buffers are in use at once. Buffers of about the same size then use the same bytes one after another.
+thousands of buffers are in use at once. In these plans, buffers of about the same size use the same bytes in turn.
 """
 
 

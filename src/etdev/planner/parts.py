@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from etdev.planner.problem import Buffer, Problem
 
 _DEPTH = 6
-"""Maximum number of successive splits of a group into bottom buffers and the rest. Deeper nesting is rare."""
+"""Maximum depth of groups in groups. At each depth, some buffers go to the bottom, and all others are grouped again."""
 
 
 @dataclass(slots=True)

@@ -5,8 +5,8 @@ any of its unplaced buffers can have. The search picks a section, usually the on
 asks which buffer of this section is placed next at that floor.
 
 There are two kinds of answers. The first is a buffer that can be placed at the floor. The second is that no buffer is
-placed at the floor. Then the lowest unplaced buffer of the section is on top of a buffer that is not in the section.
-The bytes of the section in between are wasted.
+placed at the floor. In this second case, the section's lowest unplaced buffer is on top of a buffer of another section.
+The section's bytes below that unplaced buffer are wasted.
 
 Any plan can be pushed down until no buffer can move further. Each such plan corresponds to one sequence of answers. So
 if no sequence leads to a plan, no plan fits the capacity.
@@ -60,12 +60,18 @@ class Rule(NamedTuple):
     crowd: int = 0
     """If 1, the key is instead the number of possible answers divided by the section's weight."""
     rank: int = 0
-    """Tie-break: 1 prefers the section whose first answer ranks lowest, 0 the section with the fewest wasted bytes."""
+    """Rule for equal keys. 1 selects the section whose first answer has the lowest rank.
+
+    0 selects the section that can waste the fewest bytes, or the section with the lowest floor if ``crowd`` is 1.
+    """
 
 
 @kernel
 def next_answer(tables: Tables, state: State, rank: Table, section: int, before: int) -> int:
-    """Return the first buffer by rank after ``before`` that fits at the floor, or -1. With -1, start at the first."""
+    """Return the next buffer, by rank, that can be placed at a section's floor; -1 if there is none.
+
+    ``before`` is the buffer that was tried before, or -1 at the beginning.
+    """
     chosen, chosen_rank = -1, len(rank)
     last_rank, last_kind = -1, -1
     if before >= 0:
@@ -98,7 +104,7 @@ def choose_section(
     by_crowd: int,
     by_rank: int,
 ) -> int:
-    """Return the section to place a buffer in next; -1 if all buffers of sections ``begin`` to ``end`` are placed."""
+    """Return the section in ``range(begin, end)`` in which a buffer is placed next; -1 if all buffers are placed."""
     chosen, chosen_key, chosen_slack, steps = -1, 0, 0, end - begin
     for section in range(begin, end):
         left = state.left[section]
@@ -127,7 +133,7 @@ def choose_section(
 
 @kernel
 def next_level(tables: Tables, state: State, section: int) -> int:
-    """Return the lowest new floor of a section if the present floor stays empty. Return ``_FAR`` if there is none."""
+    """Return the lowest floor that a section can have next if no buffer is placed at the present one, or ``_FAR``."""
     floor, level = state.floor[section], _FAR
     for place in range(tables.crowd_start[section], tables.crowd_start[section + 1]):
         index = tables.crowd[place]
@@ -328,7 +334,7 @@ def ask(
 
 @kernel
 def go_back(tables: Tables, state: State, depth: int) -> int:
-    """Undo the answers of a frame's parent and of the frames between. Return the parent's depth, or -1 without one."""
+    """Undo all answers back to that of a frame's parent. Return the parent's depth; -1 if there is no parent."""
     parent = state.frames[FRAME * depth + PARENT]
     if parent >= 0:
         for frame in range(depth - 1, parent - 1, -1):

@@ -46,10 +46,10 @@ FRAME = 7
 SECTION, CHOICE, PART, PARENT, SAVED = range(5)
 """Positions of the entries of a frame.
 
-``SECTION`` is the section asked about, or -1 before the choice. ``CHOICE`` is the last answer: a buffer, -1 before the
-first answer, or the number of buffers if no buffer is at the floor. ``PART`` is the range of sections that is searched.
-``PARENT`` is the frame to return to, or -1. ``SAVED`` is the first of three entries, which store the first
-three entries of ``used`` from before the answer.
+``SECTION`` is the section of the question, or -1 before its choice. ``CHOICE`` is the last answer: a buffer, -1 before
+the first answer, or the number of buffers if no buffer is at the floor. ``PART`` is the range of sections to search.
+``PARENT`` is the frame to return to, or -1 if there is none. ``SAVED`` is the first of three entries. They store the
+first three entries of ``used`` from before the answer.
 """
 LOWS, FLOORS, PARTS, STEPS = range(4)
 """Positions of the counters in :attr:`State.used`."""
@@ -105,7 +105,7 @@ def undo(tables: Tables, state: State, base: int) -> None:
 
 @kernel
 def split(state: State, begin: int, end: int, following: int, frame: int) -> int:
-    """Split a range of sections at each border that no unplaced buffer crosses. Return the first part, or -1."""
+    """Split a range of sections at borders that no unplaced buffer crosses. Return the first part; -1 if none."""
     head, before = following, -1
     for section in range(begin + 1, end + 1):
         if section < end and state.cut[section] > 0:

@@ -1,7 +1,7 @@
 """Improvement of a plan by replanning small groups of buffers.
 
-Each group is a buffer that ends above the limit, together with the buffers in use around the same time. The rest of the
-plan stays fixed, like pinned buffers. So each search is small for a plan of any size.
+Each group is a buffer that ends above the limit, together with the buffers in use around the same time. All other
+buffers keep their offsets, like pinned buffers. So each search is small for a plan of any size.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from etdev.planner.search import FOUND
 from etdev.planner.tables import make_tables
 
 _MARGIN = 4
-"""Number of start instants on each side in the first window. The margin doubles with each further window."""
+"""Number of start instants by which the first window extends on each side. It doubles with each further window."""
 _MOST_MOVED = 600
 """Largest number of buffers that one search replans."""
 _MOST_NEAR = 2_000
 """Largest number of buffers in a window, including buffers that keep their offsets."""
 _MOST_PAIRS = 100_000
 _STRIDE = 256
-"""Number of neighbours that are skipped together if all of them have ended."""
+"""Number of consecutive buffers that are skipped together if the lifetimes of all of them have ended."""
 _STEPS = 4_000_000
 """Limit on the steps of one search."""
 

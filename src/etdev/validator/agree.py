@@ -185,7 +185,7 @@ class Agreement:
     def _same_function(self, one: tuple[object, ...], other: tuple[object, ...], depth: int) -> bool:
         """Return whether two keys describe the same function of the same operands.
 
-        A key has a tag if its result depends on more than the operands. Return False for a key with a tag.
+        A key has a tag if the function's result depends on more than its operands. Return False for a key with a tag.
         """
         _, name, tag, kinds, *parts, number = one
         _, other_name, other_tag, other_kinds, *other_parts, other_number = other

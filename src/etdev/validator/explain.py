@@ -248,7 +248,7 @@ class Explainer:
         return self._violation("caller's memory", message, value=value)
 
     def written_constants(self) -> Iterator[Violation]:
-        """Yield a violation for each write to a constant, unless the operator did so before the link, too."""
+        """Yield a violation for each write to a constant. Omit operators that also write constants before the link."""
         before = {name for name, _ in self._writes_of_constants(self._facts[0])}
         for name, (code, value) in self._writes_of_constants(self._facts[1]):
             if name not in before:

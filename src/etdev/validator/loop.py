@@ -3,8 +3,8 @@
 At first, all content is assumed to stay the same as before the loop. Content that an iteration changes is called
 varying. One symbol then represents this content in every iteration. Varying contents of either program with the same
 symbol form a *class*. All contents in a class are assumed to be equal. At first, contents that are equal outside the
-loop form one class. If iterations leave different contents in the members of a class, the class is split. When an
-iteration changes nothing more, all assumed equalities hold in every iteration.
+loop form one class. If the members of a class have different contents after an iteration, the class is split. When an
+iteration changes no class, all assumed equalities hold in every iteration.
 
 A *way* is a path to the head: from outside, or from the end of an iteration.
 """
@@ -78,7 +78,7 @@ extent is from the current iteration. The second extent was assumed before this 
 
 @dataclass(slots=True)
 class Loop:
-    """Part of the state at the head of one loop that may differ between iterations."""
+    """State at the head of a loop, reduced to facts that may differ between iterations."""
 
     merge: int
     """Index of the block at the head of the loop."""

@@ -332,7 +332,7 @@ class _FileSteps(Steps):
         return found
 
     def _writers(self, leaves: Iterable[tuple[object, ...]]) -> Iterator[Write]:
-        """Yield those of ``leaves`` that write a whole value. ``leaves`` is a result of :meth:`_leaves`."""
+        """Yield the write of each leaf that represents a whole written value. ``leaves`` comes from :meth:`_leaves`."""
         for key in leaves:
             if key[0] == INPUT:
                 assert isinstance(key[1], int)

@@ -40,7 +40,7 @@ class Steps:
         self._run = run
         self._overlaps = Overlaps(run)
         self._early: dict[int, tuple[Code, Code, _Started | None]] = {}
-        """Instructions that so far only the program before the link has run.
+        """Instructions of the program before the link that have run, but whose counterparts have not run yet.
 
         Maps a position in that program to ``(instruction, counterpart, started)``. ``started`` is None if no operands
         must be compared.
@@ -63,7 +63,7 @@ class Steps:
                 self._run_both(one, other)
 
     def end(self) -> None:
-        """End a block. Report the instructions that only the program before the link has run."""
+        """End a block. Report the instructions whose counterparts in the linked program have not run."""
         for one, other, _ in self._early.values():
             self._run.report(self._run.explain.order(one, other))
         self._early.clear()
@@ -97,7 +97,7 @@ class Steps:
             self._run_alone(1, other.position)
 
     def _check_order(self, one: Code, other: Code) -> None:
-        """Report an instruction that the link moved before another one, although both must keep their order."""
+        """Report an instruction that the link moved before another one, although the order of the two matters."""
         overtaken = [code for code, _, _ in self._early.values() if code.position < one.position]
         first = conflict(self._run.facts[0], one, overtaken)
         if first is not None:
@@ -164,7 +164,7 @@ class Steps:
             machine.set_number(1, value, number)
 
     def _tag(self, code: Code, overlaps: dict[Key, Tree], *, paired: bool) -> object:
-        """Return a key for everything except the operands that affects the result; None if only the operands do."""
+        """Return a key for all influences on the result besides the operands; None if there are no other influences."""
         forbidden = self._overlaps.forbidden(code, overlaps)
         if forbidden:  # The result depends on the addresses of the operands.
             return code.position, tuple(sorted((key, str(tree)) for key, tree in forbidden.items()))

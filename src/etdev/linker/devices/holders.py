@@ -18,9 +18,9 @@ _State = dict[int, frozenset[int]]
 class Holders:
     """Values that hold the content of each item, at each point of a method.
 
-    An instruction writes content to one value of an item. That value holds the content until another value of the item
-    is written, or until the value is freed. A value that is never written is an alias, and always holds the content. A
-    value that a move sets holds the content after the move.
+    An instruction writes content to one value of an item. That value holds the content until it is freed, or until
+    another value of the item is written. A value that is never written is an alias, and always holds the content. When
+    a move sets a value, that value holds the content afterwards.
     """
 
     def __init__(self, inputs: Iterable[int], filled: Collection[int], memory: MethodMemory, items: Items) -> None:

@@ -81,7 +81,7 @@ def _with_changing_together(groups: Sequence[tuple[int, ...]], pairs: Iterable[t
     """Return the items for these groups of values.
 
     A group without a value in ``pairs`` becomes one item. In any other group, each value becomes an item of its own.
-    The content of such items stays on the host. Items that ``pairs`` connects change together.
+    The content of such items stays on the host. Items change together if ``pairs`` connects them, even indirectly.
     """
     group = _representatives(groups, pairs)
     split = [each for values in groups for each in ([(value,) for value in values] if values[0] in group else [values])]
@@ -142,7 +142,7 @@ def _linked_pairs(memory: MethodMemory, targets: Mapping[int, set[int]]) -> Iter
 
 
 def _targets(memory: MethodMemory) -> dict[int, set[int]]:
-    """Map each value that a move or a view sets to the values whose memory it may use."""
+    """For each value that is set by a move or a view, return the values whose memory that value may use."""
     found: dict[int, set[int]] = {value: set() for value in memory.reaching.references}
     for use in memory.reaching.uses:
         if use.value in found:

@@ -21,7 +21,8 @@ from etdev.program.delegates import delegate_devices
 def join_merged(method: Method, work: Work, options: LinkOptions) -> Changed:
     """Assign the same bytes to tensors connected by moves, if a delegate on a device accesses one of these tensors.
 
-    The tensors must be static and have the same shape and type. No two contents may be needed at the same time.
+    The tensors must be static and have the same shape and type. The contents of two of them must never be needed at the
+    same time.
     """
     plan, memory, devices = method.plan, method.memory, delegate_devices(method.plan)
     if not devices:
@@ -85,9 +86,9 @@ def _conflicting(
 ) -> set[int]:
     """Return the indices of the groups whose tensors must keep separate memory.
 
-    In such a group, an instruction writes one value while another value of the group is still needed. Or a value of the
-    group is needed when the method begins. A value is needed from a write until the last read before the next write.
-    Sets of values are integers here, with one bit for each value.
+    This applies if an instruction writes a value of the group while another value of the group is still needed. It also
+    applies if a value of the group is needed when the method begins. A value is needed from a write until the last read
+    before the next write. Sets of values are integers here, with one bit for each value.
     """
     members = [(value, number) for number, group in enumerate(groups) for value in group]
     bits = {value: 1 << index for index, (value, _) in enumerate(members)}

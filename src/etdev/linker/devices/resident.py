@@ -98,7 +98,7 @@ def _own_storage(plan: m.ExecutionPlan, memory: MethodMemory, value: int) -> int
 def find_resident_state(
     methods: Sequence[Method], devices: Sequence[Mapping[int, Device]], state: Sequence[State]
 ) -> list[dict[int, Device]]:
-    """Return, for each method, a map from values to devices, for state that stays on a device between calls.
+    """Find the state that stays on a device between calls. Return one map for each method, from values to devices.
 
     State stays on a device if only delegates on that device access the state, in all methods that share it. State with
     an initial value in the file stays on the host, because the host loads that value.

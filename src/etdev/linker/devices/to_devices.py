@@ -61,7 +61,7 @@ def _enter_instructions(placement: Placement, facts: NeedsBuilder, bits: Mapping
 
 
 def _referring(placement: Placement, found: Effects) -> Iterable[int]:
-    """Return the value that the instruction's move or view redirects, if the value's item is in ``Items.fixed``."""
+    """Return the value that a move or a view redirects, if that value's item is in ``Items.fixed``."""
     to = (found.move or found.view or ())[1:]
     return (value for value in to if placement.items.of.get(value) in placement.items.fixed)
 

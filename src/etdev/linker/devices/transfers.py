@@ -3,7 +3,7 @@
 A *fact* states that one item is up to date in one memory. Sets of facts are integers here, with one bit per fact. An
 instruction may need facts. A write to an item makes the item's fact for the written memory true. The write ends the
 item's facts for all other memories. :func:`find_spots` inserts copies so that every needed fact is true. It inserts no
-copy of a fact that already holds on all paths.
+copy for a fact that already holds on all paths.
 
 Source: J. Knoop, O. Rüthing, B. Steffen, "Lazy Code Motion", 1992; with two additions:
 
@@ -75,7 +75,7 @@ class Spot:
 def find_spots(flow: FlowGraph, needs: Needs, ambiguous: Sequence[int] = ()) -> dict[Spot, int]:
     """Return a map from spots to facts. Copies at a spot must make these facts true.
 
-    ``ambiguous`` has facts for each position. No copy immediately before that position can make these facts true. The
+    For each position, ``ambiguous`` has the facts that a copy immediately before this position cannot make true. The
     source of such a copy would depend on the path taken.
     """
     return _CodeMotion(flow, needs, ambiguous).run()
@@ -123,9 +123,9 @@ class _CodeMotion:
                     self._needed[node] |= needed & ~ended
 
     def _need_where_paths_meet(self) -> None:
-        """Require a fact where paths meet, if the fact is needed later and not already true on all of these paths.
+        """Where paths meet, require each fact that is needed later but is not true on all paths that meet there.
 
-        After this point, the source of the copy would depend on the path taken. So the copy must come earlier.
+        After this point, the source of a copy would depend on the path taken. So the copy must come earlier.
         """
         none, somewhere = [0] * (self._exit + 1), dict.fromkeys(self._nodes, 0)
         everywhere = self._true_after({}, none)

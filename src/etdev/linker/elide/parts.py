@@ -7,9 +7,10 @@
    output is copied into its slot separately. Examples are a constant, state, memory of the caller, and an input that
    occurs twice.
 
-The smaller tensor, an output in case 1 and an input in case 2, is the *part*. The larger tensor is the *whole*. Both
-share bytes. So the pass keeps the copy if one of them is written after the copy while the other is in use. The whole
-stays in memory for as long as any of its parts. So the pass also keeps the copy if its removal would raise peak memory.
+The smaller tensor, an output in case 1 and an input in case 2, is the *part*. The larger tensor is the *whole*. Part
+and whole share bytes. So the pass keeps the copy if one of the two is written after the copy while the other is in use.
+The whole stays in memory while any of its parts is in use. So the pass also keeps the copy if its removal would raise
+peak memory.
 """
 
 from __future__ import annotations
@@ -212,9 +213,9 @@ class _Parts:
     def _leading_storage(
         self, position: int, items: Sequence[int], start: int
     ) -> tuple[int, MergedStorage | None, str]:
-        """Find the inputs from ``start`` on that together fill one storage. Return ``(count, storage, "")``.
+        """Find neighboring inputs that together fill one storage, the first of them at position ``start``.
 
-        If the input at ``start`` does not begin such a storage, return ``(1, None, reason)``.
+        Return ``(number of inputs, storage, "")``. If there is no such storage, return ``(1, None, reason)``.
         """
         if self._storages.tensor(items[start]).is_constant:
             return 1, None, "an input is a constant"
@@ -266,7 +267,7 @@ class _Parts:
     # Conditions and changes for both slices and concatenations
 
     def _require_peak(self, whole: MergedStorage, parts: Sequence[MergedStorage]) -> None:
-        """Raise ``Refused`` if the merge would raise peak memory. The whole would be in use while any part is."""
+        """Raise ``Refused`` if the merge would raise peak memory. It keeps the whole in use while a part is in use."""
         now = [whole, *parts]
         start, end = min(item.start for item in now), max(item.end for item in now)
         in_use = self._in_use[self._storages.memory_id(whole)]

@@ -216,7 +216,7 @@ class _Views:
         )
 
     def _device_values_near(self, source: int, out: int) -> frozenset[int]:
-        """Return the inputs and outputs on devices among ``source``, ``out`` and the values that share their bytes."""
+        """Return the inputs and outputs on devices that share bytes with ``source`` or ``out``, these two included."""
         groups = {*self._groups_of(source), *self._groups_of(out)}
         return (self.method.caller_device_values & {source, out}).union(
             *(self._device_members[index] for index in groups)
@@ -322,8 +322,8 @@ class _Views:
     def _can_replace(self, position: int, source: int, out: int) -> bool:
         """Return whether all users of ``out`` can use ``source`` instead.
 
-        Return False if both are outputs of the method, because a caller distinguishes outputs by tensor. Also return
-        False if ``source`` has the higher number: items of a list must have lower numbers than the list.
+        Return False if both values are outputs of the method, because a caller distinguishes outputs by tensor. Also
+        return False if ``source`` has the higher number: items of a list must have lower numbers than the list.
         """
         if (
             source in self._unfixed

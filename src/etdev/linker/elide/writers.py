@@ -44,7 +44,7 @@ class Writers:
         )
         self._loop_ends = [end for end, _ in loops]
         self._loop_starts = list(accumulate((start for _, start in reversed(loops)), min))[::-1]
-        """Loops are sorted by end. For each loop, the smallest start of this loop and of all later loops."""
+        """For each loop, the smallest start among this loop and all later loops. Loops are sorted by end."""
 
     def of(self, value: int) -> Sequence[int]:
         """Return the positions of the instructions that write a value, in ascending order."""

@@ -45,7 +45,7 @@ class _Choice:
         """For each item, the number of its users that have not run."""
 
     def cost(self, step: int) -> tuple[int, int]:
-        """Return the net change of the bytes in use, and the bytes that come into use."""
+        """Return two numbers for a step: the net change of the bytes in use, and the bytes that come into use."""
         added = freed = 0
         for index in self._used[step]:
             item = self._items[index]

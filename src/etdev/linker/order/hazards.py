@@ -109,7 +109,7 @@ class Hazards:
         """Values that some instruction sets or resizes. All other values never change."""
 
     def before(self, start: int, end: int) -> tuple[tuple[int, ...], ...]:
-        """Return the instructions that must run before each instruction from ``start`` to before ``end``.
+        """For each instruction in ``range(start, end)``, return the instructions that must run before it.
 
         In the result, the instruction at ``start`` has the number 0. Instructions before ``start`` are left out.
         """
@@ -217,12 +217,12 @@ class _History:
         self._writes: list[tuple[Span, int]] = []
 
     def read(self, span: Span, step: int, earlier: set[int]) -> None:
-        """Record a read by ``step``. Add the steps that must come before the read to ``earlier``."""
+        """Record a read by ``step``. Extend ``earlier`` by the steps that must come before this read."""
         earlier.update(other for found, other in self._writes if _overlap(found, span))
         self._reads.append((span, step))
 
     def write(self, span: Span, step: int, earlier: set[int]) -> None:
-        """Record a write by ``step``. Add the steps that must come before the write to ``earlier``.
+        """Record a write by ``step``. Extend ``earlier`` by the steps that must come before this write.
 
         Forget earlier accesses to the written bytes. Later accesses to these bytes come after the write anyway.
         """

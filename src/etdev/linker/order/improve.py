@@ -114,7 +114,7 @@ class _Cut:
             self._across[step] = current
 
     def part(self, start: int, end: int) -> Problem:
-        """Return the problem of the steps from ``start`` to before ``end``, numbered from 0."""
+        """Return the problem for the steps in ``range(start, end)``. Number these steps from 0."""
         problem = self._problem
         used = sorted({index for step in range(start, end) for index in problem.used[step]})
         base = self._across[start]

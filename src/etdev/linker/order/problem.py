@@ -84,9 +84,9 @@ class Problem:
 def least_in_use(problem: Problem, step: int) -> int:
     """Return a lower bound of the bytes in use during a step, valid for every order. Takes O(steps + dependencies).
 
-    An item is in use during the step if the step accesses the item. Otherwise, it is in use if two conditions hold. A
-    user of the item must come before the step, or the item is in use before the first step. And a user must come after
-    the step, or the item is in use after the last step.
+    An item is in use during the step if the step accesses the item. Otherwise, it is in use if two conditions hold. The
+    item is in use before the first step, or has a user that must run before this step. And the item is in use after the
+    last step, or has a user that must run after this step.
     """
     earlier, later = _reached(problem.before, step), _reached(problem.after, step)
     used = set(problem.used[step])

@@ -98,7 +98,7 @@ class RegionMemory:
         return found
 
     def problem(self, start: int, end: int) -> Problem:
-        """Return the problem of the instructions from ``start`` to before ``end``, without their dependencies."""
+        """Return the problem for the instructions in ``range(start, end)``, without their dependencies."""
         users: dict[int, list[int]] = {}
         for position in range(start, end):
             for storage in self._touched[position]:
@@ -116,7 +116,7 @@ class RegionMemory:
         return Problem(((),) * (end - start), tuple(items), base)
 
     def with_dependencies(self, problem: Problem, start: int, end: int) -> Problem:
-        """Return ``problem`` with the dependencies between the instructions from ``start`` to before ``end``."""
+        """Return ``problem`` with the dependencies between the instructions in ``range(start, end)``."""
         return replace(problem, before=self._hazards.before(start, end))
 
 

@@ -26,7 +26,10 @@ _SHARE = 4
 _LIMIT_SHARE = 10
 """Divisor of the remaining effort. The quotient is the limit for each depth-first search."""
 _GAP = 200
-"""Divisor of the lowest peak. Depth-first searches end when the gap to the highest limit is at most the quotient."""
+"""Divisor of the lowest peak so far. The quotient is the gap in bytes at which depth-first searches end.
+
+The gap is the distance from that peak to the highest limit that no order has met.
+"""
 _BEAM_WIDTH = 64
 """Maximum number of states that the beam search continues, for each number of executed steps."""
 
@@ -130,7 +133,7 @@ class _Moves:
         return self._settled(state) if live < self.limit else None
 
     def of(self, state: _State) -> Iterator[_State]:
-        """For each possible next step, yield the state after this step and all steps that run immediately after it."""
+        """For each step that can run next, yield the state that follows. It includes the steps that run immediately."""
         for step in _steps(state.ready):
             peak, live = self._use(state.done, state.live, step)
             if peak < self.limit:
@@ -181,7 +184,7 @@ class _Moves:
 
 
 def _exact(moves: _Moves, bound: int, left: int) -> Found | None:
-    """Visit states by their peaks, lowest first. Return None when at most ``left`` of the effort remains."""
+    """Search states in ascending order of their peaks. Return None when at most ``left`` of the effort remains."""
     start = moves.start(bound)
     if start is None:
         return Found(None, exact=True)
@@ -223,7 +226,7 @@ def _in_depth(moves: _Moves, limit: int, left: int) -> Found:
 
 
 def _beam(moves: _Moves, bound: int, left: int) -> tuple[int, ...] | None:
-    """Return the best order that a beam search finds, or None. Stop when about ``left`` steps of the effort remain."""
+    """Return the best order that a beam search finds, or None. Stop when about ``left`` of the effort remains."""
     start = moves.start(bound)
     levels: list[dict[int, _State]] = [{} for _ in range(moves.count + 1)]
     if start is not None:

@@ -182,7 +182,7 @@ class _Start:
         self._tabu: dict[int, int] = {}
 
     def run(self) -> Division | None:
-        """Make all buffers fit, pack the banks, then lower the cost. Return None if a bank could not be packed."""
+        """Make all buffers fit, pack the banks, then lower the cost. Return the division, or None if a step fails."""
         for shrink in range(_SHRINKS):
             if not self.relieve():
                 return None
@@ -231,7 +231,7 @@ class _Start:
         return not best
 
     def _best_change(self, bank: int) -> Sequence[tuple[int, int]] | None:
-        """Return the move or swap that leaves the least excess, with ``(buffer, new bank)`` for each moved buffer."""
+        """Return the move or swap that leaves the least excess, as one ``(buffer, new bank)`` per moved buffer."""
         best: tuple[tuple[object, ...], Sequence[tuple[int, int]]] | None = None
         instants = sum(map(len, self._loads.loads))
         for change in self._changes(bank):
@@ -276,7 +276,7 @@ class _Start:
     # Less traffic in slow banks
 
     def improve(self, placed: list[dict[int, int]]) -> Division:
-        """Move buffers to cheaper banks as long as the banks can be packed."""
+        """Move buffers to cheaper banks while all banks can be packed. Return the resulting division."""
         problem, loads = self._problem, self._loads
         better = True
         while better and self._packer.packings > 0:

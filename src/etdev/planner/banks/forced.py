@@ -1,9 +1,9 @@
 """Search by subset sums for banks that a buffer must be in, or cannot be in.
 
-A *division* assigns a bank to each buffer. At each instant, a bank must hold enough of the buffers in use. Otherwise,
-the other banks have no room for the rest. The sums of the sizes in all subsets show whether a bank can hold enough. The
-sums also show which buffers must be in the bank, and which buffers cannot be in the bank. Finally, the sums show the
-maximum number of bytes of the bank that can be in use.
+A *division* assigns a bank to each buffer. At each instant, a bank must hold all buffers in use for which the
+other banks have no room. Its load is the total size of some subset of the buffers in use. So the total sizes of all
+subsets show which loads are possible. They also show which buffers must be in the bank, and which buffers cannot be in
+the bank. Finally, they show the maximum load of the bank.
 """
 
 from __future__ import annotations
@@ -143,7 +143,10 @@ def _largest_sets(ranges: Mapping[int, tuple[int, int]]) -> Iterator[tuple[int, 
 
 
 def _sums(start: int, sizes: Sequence[int], most: int) -> int:
-    """Return each sum in ``start`` plus each subset sum of ``sizes``, up to a limit. Each set bit is a sum."""
+    """Add the total of each subset of ``sizes`` to each number in ``start``. Return the sums of at most ``most``.
+
+    Sets of numbers are integers here, and bit n represents the number n.
+    """
     mask = (1 << (most + 1)) - 1
     for size in sizes:
         start |= start << size & mask
@@ -151,5 +154,5 @@ def _sums(start: int, sizes: Sequence[int], most: int) -> int:
 
 
 def _between(sums: int, low: int) -> int:
-    """Return the sums that are at least ``low``, each reduced by ``low``. Each set bit is a sum."""
+    """Return the sums that are at least ``low``, each reduced by ``low``. Bit n represents the sum n."""
     return sums >> low

@@ -1,7 +1,7 @@
 """ExecuTorch's planner for banks, ``exir/banked_memory_planning.py: BankedGreedy`` of executorch 1.5, for comparison.
 
-Buffers are placed by decreasing size, pinned ones first. Each buffer goes into the first bank that has room. Room is
-either in an existing object (see :mod:`etdev.planner.greedy`), or enough free bytes for a new object.
+Buffers are placed by decreasing size, pinned ones first. Each buffer goes into the first bank that has room. A bank
+has room if one of its objects has room (see :mod:`etdev.planner.greedy`), or if a new object fits into the bank.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ class Loads:
     """A division of buffers among banks, with the bytes in use in each bank at each instant.
 
     A division assigns a bank to each buffer. The load of a bank is the total size of its buffers in use. Each size is
-    rounded up to the least alignment in the bank. A division may have no plan although all loads fit: the free bytes
-    may be fragmented.
+    rounded up to the smallest alignment that any buffer has in the bank. A division may have no plan although all loads
+    fit, because the free bytes may be fragmented.
     """
 
     def __init__(self, problem: BankedProblem) -> None:

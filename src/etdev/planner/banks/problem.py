@@ -43,7 +43,7 @@ class BankedProblem:
     traffic: tuple[int, ...]
     """For each buffer, the number of bytes that one call reads and writes."""
     choices: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """Maps the index of each restricted buffer to the banks that may hold it. Any bank may hold any other buffer."""
+    """Maps the index of a buffer to the banks that may hold it. Buffers that are not in the map may be in any bank."""
 
     def __post_init__(self) -> None:
         if not self.banks:

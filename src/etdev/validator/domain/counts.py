@@ -1,7 +1,7 @@
 """Numbers of elements that are known to be equal because of a view.
 
-A view has as many elements as its input; otherwise the program fails at run time. At a merge of paths, a fact holds if
-the fact holds on every path.
+A view has the same number of elements as its input; otherwise the program fails at run time. Where paths merge, a fact
+holds if it holds on every path.
 """
 
 from __future__ import annotations

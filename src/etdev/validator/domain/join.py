@@ -95,7 +95,7 @@ def held_in(machine: Machine, states: Sequence[State], side: int, value: int) ->
 
 
 def memory_ranges(entries: Iterable[Entry]) -> dict[Slot, list[tuple[int, int]]]:
-    """Map each space to the byte ranges that the log entries changed. Ranges are sorted and do not overlap."""
+    """Map each space to its changed byte ranges, as stated in log entries. Ranges are sorted and do not overlap."""
     found: dict[Slot, list[tuple[int, int]]] = defaultdict(list)
     for entry in entries:
         if entry[0] == MEMORY:
@@ -190,7 +190,7 @@ def dims_in(machine: Machine, state: State, side: int, value: int) -> Dims:
 
 
 def tree_in(state: State, kind: int, side: int, value: int) -> Tree:
-    """Return the tensor to which a value refers in a state. For the kind ``PLACE``, return the place of a tensor."""
+    """Return a tree with the tensor to which a value refers. For the kind ``PLACE``, the tree has a tensor's place."""
     what = "a move" if kind == REFERENCE else "a view"
     return cast(Tree, state.table(kind, side).get(value, Unknown(f"value {value} is used before {what} sets it")))
 

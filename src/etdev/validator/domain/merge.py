@@ -52,7 +52,7 @@ class Merges:
         self._heads = heads
         self._known: dict[tuple[int, int, int], Piece] = {}
         self.partly: set[int] = set()
-        """Symbols of merged contents. On at least one path, the last write possibly did not cover all bytes."""
+        """Symbols of merged contents. On some path, the last write may have covered only a part of the bytes."""
 
     def bit(self, merge: int) -> int:
         """Return the bit of a merge in a loop, or 0 for a merge outside of loops."""
