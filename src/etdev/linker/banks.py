@@ -168,7 +168,7 @@ class _Items:
         return self.methods[index], instant - self._starts[index]
 
     def choices(self) -> dict[int, tuple[int, ...]]:
-        """Map items to the indices of their possible banks. Omit items that may be in any bank.
+        """Map each item to the indices of the banks that may hold it. Omit items that may be in any bank.
 
         An item has one possible bank if it has a pin, or if all preferences for its tensors name the same bank. State
         that methods share cannot be in the bank with the memory id 1. By convention, methods of a ``.pte`` share no

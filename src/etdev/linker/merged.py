@@ -157,7 +157,7 @@ class Storages:
         return index
 
     def parts(self) -> dict[int, int]:
-        """Return a map from tensors that are parts (see :meth:`add_part`) to the tensors that contain them."""
+        """Map each tensor that :meth:`add_part` added to the tensor that contains it."""
         return {index: whole for index, (whole, _) in self._slots.items()}
 
     def applied(self) -> tuple[m.ExecutionPlan, dict[int, int]]:

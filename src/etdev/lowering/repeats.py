@@ -1,4 +1,4 @@
-"""Reuse of tilings: if an equal stretch of a graph was at the peak before, choose the same tiling again.
+"""Reuse of tilings: if a stretch of a graph at the peak equals an earlier one, choose the same tiling again.
 
 A stretch is a range of consecutive ops of a graph. The layers of a network are often equal. The choice of a tiling
 depends only on a stretch around the peak. So equal stretches lead to equal choices.

@@ -1,4 +1,4 @@
-"""Functions that run either as plain Python or compiled by numba (the extra ``fast``), with the same results.
+"""Functions that run as plain Python, or compiled by numba (the extra ``fast``). The results are the same.
 
 A function marked with :func:`kernel` uses only integers and flat tables of integers, and calls only other kernels. So
 Python and numba compute the same results. Importing numba and loading compiled code takes about a second, so only

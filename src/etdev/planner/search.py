@@ -246,7 +246,7 @@ def lift_floors(tables: Tables, state: State, begin: int, end: int, capacity: in
 
 @kernel
 def is_cut(tables: Tables, state: State, index: int) -> bool:
-    """Return True if the buffer was the last unplaced buffer that crossed some border between two sections."""
+    """Return True if this placed buffer crosses a section border that no unplaced buffer crosses any more."""
     cuts = 0
     for section in range(tables.first[index] + 1, tables.last[index]):
         cuts += state.cut[section] == 0

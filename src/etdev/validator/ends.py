@@ -96,9 +96,9 @@ class Ends:
             self._run.report(self._run.explain.caller(number, other))
 
     def _check_left(self) -> None:
-        """Find numbers and sizes that differ between the programs after a call, although the next call reads them.
+        """Find values whose number or sizes the next call reads, but that differ between the programs after a call.
 
-        Add the values to ``Run.unlike``.
+        Add these values to ``Run.unlike``.
         """
         machine, (before, after) = self._run.machine, self._run.facts
         for side, value in sorted(machine.left_numbers | machine.left_dims):

@@ -152,7 +152,7 @@ class MethodValidation:
         return untouched and found == ((self._symbols.number((INITIAL, side, space)), start, length),)
 
     def leaves_same(self, shared: Assumed) -> bool:
-        """Return whether bytes that are equal in both programs before a call are also equal after the call."""
+        """Return whether a call keeps bytes equal in both programs, given that they are equal before the call."""
         assert self._last is not None
         machine, agreement = self._last.machine, self._last.agreement
         if not agreement.assume(shared):

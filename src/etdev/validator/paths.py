@@ -104,7 +104,7 @@ class Paths:
             self._hand_on(number, self._states)
 
     def _arrive(self, number: int, *found: Mapping[_Edge, State]) -> State:
-        """Return the joined state at the start of a block. At the head of a loop, ignore the edges that jump back.
+        """Return the joined state at the start of a block. At the head of a loop, ignore edges from inside the loop.
 
         In a loop, ``found`` contains the states on the edges to the block.
         """

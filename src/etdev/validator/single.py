@@ -255,7 +255,7 @@ class _FileSteps(Steps):
             start += length
 
     def _owners(self, at: At) -> set[int]:
-        """Return the values that own these bytes: the tensor itself, or the values of which the tensor is a view."""
+        """Return the values that own a tensor's bytes: the tensor itself, or the values of which it is a view."""
         view = self._facts.tensors[at.tensor]
         if view.place == at.place:
             return {at.tensor}

@@ -133,7 +133,7 @@ class Unwritten:
         return place is not None and place[0] in self.devices
 
     def _is_over(self, value: int, writes: Collection[Write], first: int) -> bool:
-        """Return True if each written result is read through other values, and all these reads are before ``first``.
+        """Return True if other values have read the result of each write, and only before ``first``.
 
         ``first`` is the position of the first read of ``value``.
         """

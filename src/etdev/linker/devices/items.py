@@ -65,7 +65,7 @@ def find_items(plan: m.ExecutionPlan, memory: MethodMemory) -> Items:
     freed = frees(instructions)
 
     def rank(value: int) -> tuple[bool, int, bool, int]:
-        """Return a sort key: never freed values first, then freed values, then values set by a move or a view."""
+        """Return a sort key. Values that are never freed come first, and values that a move or view sets come last."""
         return value in targets, -max(freed.get(value, [len(instructions)])), value not in places, value
 
     groups = tuple(tuple(sorted(values, key=rank)) for values in members.values())

@@ -57,7 +57,7 @@ class Placement:
 
 
 class AmbiguousSourceError(Exception):
-    """Error for an item that no single copy can read, because the location of its content depends on the path."""
+    """Error for an item whose content is at a place that depends on the path. So no single copy can read it."""
 
     def __init__(self, item: int) -> None:
         super().__init__(item)

@@ -268,7 +268,7 @@ class _CodeMotion:
         return spot
 
     def _without_redundant(self, spots: Mapping[Spot, int]) -> dict[Spot, int]:
-        """Remove copies whose facts already hold because of another copy before a branch."""
+        """Remove each copy whose facts already hold, because another copy runs before a branch."""
         found = dict(spots)
         for spot in sorted(spots, key=lambda item: (item.position, item.after)):
             others = {other: facts for other, facts in found.items() if other != spot}

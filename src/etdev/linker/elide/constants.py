@@ -196,7 +196,7 @@ class _Folding:
             raise Refused("its output shares bytes with other values")
 
     def _require_growth(self, source: int, found: Sequence[Content]) -> None:
-        """Raise :class:`Refused` if ``grow`` is False, and the file would contain both the original and the result."""
+        """Raise :class:`Refused` if the file would contain the original and the result, although ``grow`` is False."""
         if all(content.is_run for content in found):
             return
         if source not in self._contents and self._users[_constant_key(self._tensor(source))] > 1:

@@ -148,7 +148,7 @@ def _by_size(problem: BankedProblem) -> list[int]:
 
 
 def _first_division(problem: BankedProblem, order: Iterable[int]) -> Loads:
-    """Put each buffer into the cheapest bank with enough room, or else into the bank with the least excess."""
+    """Put each buffer into the cheapest bank with enough room. If none has room, take the one with the least excess."""
     loads = Loads(problem)
     for index in order:
         allowed = _cheapest_first(problem, index)

@@ -172,7 +172,7 @@ class Merges:
         return tuple(self.number(merge, sizes) for sizes in zip(*found, strict=True))
 
     def ways_of_number(self, symbol: int) -> list[tuple[int, int]]:
-        """Return a list with one pair ``(merge, number of paths into it)`` for a merged number.
+        """Return ``[(merge, number of paths into the merge)]`` for a merged number.
 
         For any other number, return an empty list.
         """

@@ -19,7 +19,7 @@ class Origin:
     """Instruction that computed some content."""
 
     position: int
-    """Position before the link, or position after the link if the link added the instruction."""
+    """Position before the link. For an instruction that the link added, its position after the link."""
     operator: str
     value: int | None
     """Value index of the output."""
