@@ -1,9 +1,9 @@
 """Room for the frames of Python functions, so that calls in a loop do not map and unmap memory each time.
 
 CPython keeps the frames of a thread in chunks of 16 KiB, its *data stack*. If a frame does not fit into the last chunk,
-CPython maps another one. It unmaps this chunk when the frame returns. If the calls in a loop start at the end of a
-chunk, each call maps and unmaps a chunk. This takes microseconds for each call. In ``etdev build``, it took a third of
-the time of a small build. A Python program may call etdev at any depth of the stack.
+CPython maps a new chunk. When the frame returns, CPython unmaps the new chunk. If the calls in a loop start at the end
+of a chunk, each call maps and unmaps a chunk. This takes microseconds for each call, and took a third of the time of a
+small ``etdev build``. etdev cannot choose where a loop starts, because its callers use parts of the stack, too.
 
 Source: ``push_chunk`` and ``_PyThreadState_PopFrame`` in ``Python/pystate.c`` of CPython 3.11 to 3.13.
 """
@@ -18,14 +18,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _ROOM = 1 << 17
-"""Number of words in a frame of 1 MiB, which takes half of its chunk.
+"""Number of words in a frame of 1 MiB. The frame takes half of its chunk.
 
-The sizes of chunks are powers of two. The part of a chunk that no frame has used takes up addresses, but no RAM.
+The size of a chunk is a power of two. The unused part of a chunk takes up addresses, but no RAM.
 """
 
 
 def with_room(function: Callable[P, T]) -> Callable[P, T]:
-    """Return ``function`` with 1 MiB for the frames of all functions that it calls in its thread."""
+    """Return a wrapper that calls ``function`` with at least 1 MiB of room on the data stack of the thread."""
 
     @wraps(function)
     def call(*arguments: P.args, **named: P.kwargs) -> T:

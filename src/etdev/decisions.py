@@ -39,7 +39,7 @@ class Elision:
     For dynamic sizes, the maximum.
     """
     reason: str = ""
-    """Reason why the link kept the copy or a part of the copy; empty if the link kept nothing."""
+    """Reason why the link kept the copy or a part of the copy; empty if the link removed the whole copy."""
     kind: ElisionKind = "views"
 
 

@@ -281,6 +281,6 @@ class DeployError(EtdevError):
 
 
 def describe_exception(error: BaseException) -> str:
-    """Return the type of an exception that other code raised, and the first line of its message."""
+    """Return a text on an exception that other code raised: its type, and the first line of its message."""
     first = next(iter(str(error).strip().splitlines()), "no message")
     return f"{type(error).__name__}: {first}"

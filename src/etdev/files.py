@@ -230,7 +230,7 @@ def _is_file_at(place: Path, descriptor: int) -> bool:
 
 
 _LOCKS: set[int] = set()
-"""Descriptors of the locks that this process holds."""
+"""File descriptors of the locks that this process holds."""
 
 
 def _close_inherited_locks() -> None:

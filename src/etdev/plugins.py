@@ -134,7 +134,7 @@ def package_of(group: Group, name: str) -> str:
 
 
 def module_of(group: Group, name: str) -> str:
-    """Return the module that defines the object ``name``, one of :func:`registered`. Does not import the module."""
+    """Return the module that defines ``name``, without an import. The name must be one of :func:`registered`."""
     point = _find(group, name)
     assert point is not None
     return point.module

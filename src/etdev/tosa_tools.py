@@ -31,7 +31,7 @@ def folder() -> Path:
 
 
 def version() -> str | None:
-    """Return the version of the package in :func:`folder`, or else in this environment; None if there is none."""
+    """Return the version of the package in :func:`folder`, or else in this environment; None if both lack it."""
     for found in metadata.distributions(name=DISTRIBUTION, path=[str(folder())]):
         return found.version
     try:

@@ -30,7 +30,7 @@ class NoOptions(Table):
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """Ability of a backend to lower programs on this machine, with the reason."""
+    """Result of testing if a backend can lower programs on this machine."""
 
     available: bool
     reason: str
@@ -59,7 +59,7 @@ class OptionIssue:
 
 
 class OptionError(LowerError):
-    """Error for an invalid option that the checks of the config cannot detect. Only the lowering of a model can."""
+    """Error for an invalid option that only the lowering of a model can detect, not the checks of the config."""
 
     def __init__(self, issue: OptionIssue) -> None:
         super().__init__(issue.message, hint=issue.hint)
@@ -166,9 +166,9 @@ class RewritesPrograms(Protocol):
 
 @runtime_checkable
 class ForMicrocontrollers(Protocol):
-    """Optional protocol of a backend for microcontrollers that has no kernel library of its own.
+    """Optional protocol of a backend that is for microcontrollers and has no kernel library of its own.
 
-    Its targets do not run on a host.
+    Programs of this backend do not run on a host.
     """
 
     @property
@@ -250,10 +250,10 @@ def no_compile_specs(name: str, specs: Mapping[str, CompileSpecValue]) -> Iterab
 
 
 def find_packages(*modules: str, remedy: str) -> Availability:
-    """Return an available result if all these top-level modules are installed.
+    """Return the availability of a backend that needs these top-level modules: available if all are installed.
 
-    A version of ExecuTorch that etdev does not support counts as not installed. The reason in the result lists the
-    versions of the modules, or states the first module that is missing or not supported.
+    A version of ExecuTorch that etdev does not support counts as not installed. The reason lists the versions of
+    the modules, or states the first module that is missing or not supported.
     """
     found = []
     for module in modules:

@@ -14,10 +14,9 @@ from etdev.devices import HOST, TARGET_DEVICE, Device, DeviceNameError, DeviceTy
 
 
 def default_device(backend: Backend) -> Device:
-    """Return the first device of a type, such as ``cuda:0``.
+    """Return the device with index 0 of the backend's default type, such as ``cuda:0``.
 
-    The type is the first of the backend's ``device_types`` that etdev knows. Return the host if etdev knows none of
-    these types.
+    The default type is the first of ``device_types`` that etdev knows. Return the host if etdev knows none of them.
     """
     kinds = [DeviceType[name.upper()] for name in backend.device_types if name.upper() in DeviceType.__members__]
     return Device(kinds[0]) if kinds else HOST

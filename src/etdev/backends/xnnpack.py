@@ -61,9 +61,9 @@ class Xnnpack:
     def lowering(self) -> Iterator[None]:
         """During the block, make ExecuTorch skip passes that cannot change a delegate's graph.
 
-        ExecuTorch runs 17 passes over the graph of each delegate. Most of them trace the whole graph again. Two first
-        export their patterns, which takes longer than the compilation of a small model. Delegates are the same bytes
-        without the skipped passes.
+        ExecuTorch runs 17 passes over the graph of each delegate. Most of them trace the whole graph again. Two of
+        them also export patterns, which takes longer than the compilation of a small model. A delegate has the same
+        bytes without the skipped passes.
         """
         from executorch.backends.xnnpack import _passes
 
@@ -95,7 +95,7 @@ OPS_OF_PASSES = {
     "RemoveGetItemPass": "max",
     "RemoveRedundantCopyPass": "copy",
 }
-"""Maps a pass of ExecuTorch to a part of the names of the ops that it needs to change a graph."""
+"""Maps the name of a pass to a text. The pass may change a graph only if the name of an op contains this text."""
 
 
 def _op_names(graph: Any) -> Iterator[str]:

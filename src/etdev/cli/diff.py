@@ -210,9 +210,9 @@ def _data_file_rows(a: ProgramInfo, b: ProgramInfo) -> Iterator[_Row]:
 
 
 def _named_data_rows(found: ProgramDiff) -> Iterator[_Row]:
-    """Yield rows with the number of data names in only one file, and of common names with different content.
+    """Yield a row on names of data that only one file has, and a row on common names with different content.
 
-    The names are not listed, because most of them are digests.
+    A row has the number of names. It does not list the names, because most of them are digests.
     """
     a, b = ({item.key for item in each.named_data} for each in (found.a, found.b))
     if a != b:
@@ -281,7 +281,7 @@ def _buffer_rows(a: Iterable[BufferInfo], b: Iterable[BufferInfo]) -> Iterator[_
 
 
 def _size_rows(a: Iterable[BufferInfo], b: Iterable[BufferInfo]) -> Iterator[_Row]:
-    """Yield the sizes of the program's buffers on one device."""
+    """Yield a row for each buffer on one device, with the buffer's size in each of the two programs."""
     first, second = ({item.index: item for item in each} for each in (a, b))
     for index in sorted({*first, *second}):
         both = first.get(index), second.get(index)

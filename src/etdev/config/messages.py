@@ -301,7 +301,7 @@ def _value_hint(node: Node, value: object, path: KeyPath) -> str | Example | Non
 
 
 def _container_hint(node: Node, value: object, path: KeyPath) -> str | Example | None:
-    """Return how to write the expected list or table with a value; None if this is not clear."""
+    """Return a hint on how to write a list or table that contains ``value``; None if this is not clear."""
     if isinstance(node, ListOf):
         return _list_hint(node, value, path)
     if isinstance(node, TableOf):
@@ -312,7 +312,7 @@ def _container_hint(node: Node, value: object, path: KeyPath) -> str | Example |
 
 
 def _list_hint(node: ListOf, value: object, path: KeyPath) -> str | Example | None:
-    """Return how to write the expected list with a value; None if this is not clear."""
+    """Return a hint on how to write a list that contains ``value``; None if this is not clear."""
     if isinstance(value, str) and _NUMBERS.fullmatch(value) and "integer" in _kinds(node.item):
         return f"write a list: [{', '.join(re.findall('[0-9]+', value))}]"
     if kind(value) not in _kinds(node.item):
@@ -321,7 +321,11 @@ def _list_hint(node: ListOf, value: object, path: KeyPath) -> str | Example | No
 
 
 def _table_hint(node: TableOf, value: object, path: KeyPath) -> str | Example | None:
-    """Return a hint for a value instead of a table. If the table needs only one key, the value may be that key's."""
+    """Return a hint for a value where a table is expected; None if the table requires no key.
+
+    If the table requires only one key, and ``value`` fits this key, the hint shows a table with this key and value.
+    Otherwise, the hint lists the required keys.
+    """
     required = [key for key in node.keys.values() if key.required]
     if len(required) == 1 and kind(value) in _kinds(required[0].node):
         table = {required[0].name: value}

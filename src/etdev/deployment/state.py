@@ -83,7 +83,7 @@ def read_manifest(transport: Transport, name: str) -> Manifest:
 
 
 def damage(transport: Transport, name: str) -> str | None:
-    """Compare every file of a release with its manifest. Return the first difference, or None if all files match."""
+    """Compare the files of a release with the release's manifest. Return the first difference; None if all match."""
     try:
         manifest = read_manifest(transport, name)
     except ManifestError as error:
@@ -114,8 +114,9 @@ def leftovers(transport: Transport, now: datetime) -> list[Leftover]:
 def half_removed(transport: Transport) -> Iterator[str]:
     """Yield the releases that lack a manifest because their removal was interrupted.
 
-    An upload that still runs lacks its manifest as well, but has a temporary name until the manifest exists. To see at
-    least one of the two, this function reads the folders first, then the temporary names, then the manifests.
+    An upload that still runs lacks its manifest as well, but has a temporary name until the manifest exists. To see
+    either the temporary name or the manifest, this function reads the folders, the temporary names and the manifests
+    in this order.
     """
     folders = releases(transport)
     making = {in_making(name) for name in transport.names("")}

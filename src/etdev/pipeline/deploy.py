@@ -44,7 +44,7 @@ class DeployResult(Part):
     release: str
     """Name of the release that is current after the deployment."""
     before: str | None
-    """Name of the previous current release; None if there was none."""
+    """Name of the release that was current before the deployment; None if no release was current."""
     files: tuple[ReleasedFile, ...]
     """Files of the release, except its manifest; empty for a rollback."""
     not_run: tuple[str, ...] = ()

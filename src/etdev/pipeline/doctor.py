@@ -106,7 +106,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A limitation of a target that does not depend on this machine."""
+    """A limitation of a target. The limitation is the same on every machine."""
 
     key: str
     """Config key that has the limitation."""

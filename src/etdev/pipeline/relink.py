@@ -48,7 +48,7 @@ _OBJECT = ".object.pte"
 
 @dataclass(frozen=True, slots=True)
 class MethodChange:
-    """Changes of a relink to one method."""
+    """The changes that a relink made to one method."""
 
     name: str
     before: tuple[BufferInfo, ...]
@@ -56,7 +56,7 @@ class MethodChange:
     after: tuple[BufferInfo, ...]
     """Planned buffers of the method in the output file.
 
-    If the method kept its old plan, the buffers do not state lower bounds.
+    If the method kept its old plan, the lower bounds on the sizes are unknown.
     """
     instructions_before: int
     instructions_after: int
@@ -104,7 +104,7 @@ class RelinkResult:
     constants_after: int
     """Bytes of constants in the output program.
 
-    The number grows if the file now has copies of constants that were in planned memory before.
+    The number grows if the relink removes copies of constants. The results of these copies are then in the file.
     """
     methods: tuple[MethodChange, ...]
     shared_state: tuple[str, ...]
@@ -225,7 +225,7 @@ def _linked(program: Program, options: LinkOptions, source: Path, *, keep: bool)
 
 
 def check_kinds(names: Collection[str], where: str) -> tuple[ElisionKind, ...]:
-    """Return the kinds of copies in ``names``, in the order of reports.
+    """Return the kinds of copies that ``names`` selects, in the order in which reports list them.
 
     A string is one name; ``all`` means all kinds. Raises :class:`~etdev.errors.UsageError`, with the location
     ``where``, for an unknown name.

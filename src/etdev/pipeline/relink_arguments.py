@@ -59,9 +59,10 @@ def check_arguments(planner: str, alignment: int | None, inplace: str, order: st
 def parse_banks(texts: Sequence[str], alignment: int) -> Banks | None:
     """Return the banks that ``texts`` describe, in order of preference; None if there are none.
 
-    ``alignment`` is the minimum alignment of each bank in bytes. From each bank to the next, the cost of an access is
-    multiplied by 4. Raises :class:`~etdev.errors.UsageError` for an invalid text, and for a name or an id that occurs
-    twice. The ids must be 1, 2, 3 and so on, in any order.
+    ``alignment`` is the minimum alignment of each bank in bytes. An access to a bank costs 4 times as much as an access
+    to the bank before it. The ids must be 1, 2, 3 and so on, in any order.
+
+    Raises :class:`~etdev.errors.UsageError` for an invalid text, and for a name or an id that occurs twice.
     """
     found = [_parse(text, alignment) for text in texts]
     if not found:

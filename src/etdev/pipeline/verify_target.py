@@ -138,7 +138,8 @@ def _models(
 ) -> tuple[ExportedModel, ExportedModel]:
     """Return the float model and the model that was lowered.
 
-    ``found`` is the cached record of the object program and its reads; None if the cache lacks the object program.
+    ``found`` is the cached record of the object program, with the files and packages that the build read. It is None
+    if the cache lacks the object program.
     """
     if found is None:
         return remembering(models.prepare(name, clock), KnownOutputs())

@@ -22,9 +22,9 @@ _PROFILE = "ci"
 def read_project(folder: Path) -> Project:
     """Return facts about the project in a folder.
 
-    The build command uses the profile ``ci`` if the config has this profile. It simulates devices if etdev can simulate
-    them. Raises :class:`~etdev.errors.ConfigError` for an invalid config. Raises :class:`UsageError` if the name of the
-    output folder cannot be used in the files for CI.
+    The build command uses the profile ``ci`` if the config has this profile. The command simulates the devices that
+    etdev can simulate. Raises :class:`~etdev.errors.ConfigError` for an invalid config. Raises :class:`UsageError` if
+    the name of the output folder cannot be used in the files for CI.
     """
     folder = real_path(folder)
     path = find_config(folder)

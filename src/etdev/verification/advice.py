@@ -101,7 +101,10 @@ def _smaller_file(settings: Target, measured: Measured) -> Iterator[str]:
 
 
 def _callers_memory(measured: Measured) -> str:
-    """Return advice to let the caller bring an input or output that is more than half of the memory on the host."""
+    """Return advice to let the caller provide the memory of the largest input or output on the host.
+
+    Return an empty text if this tensor takes at most half of the planned memory on the host.
+    """
     ends = [
         (tensor.nbytes, kind, position, plan.name)
         for plan in (measured.program.execution_plan if measured.program is not None else ())
@@ -128,7 +131,7 @@ def _one_delegate(measured: Measured) -> str:
 
 
 def _integer_ends(project: Project, settings: Target, measured: Measured) -> str:
-    """Return advice to take and return integers; empty if no method of the target can."""
+    """Return advice to make a method take and return integers instead of floats; empty if no method can do so."""
     scheme = project.config.quantize[settings.quantize] if settings.quantize is not None else None
     if scheme is None or not _is_static(scheme) or measured.program is None:
         return ""

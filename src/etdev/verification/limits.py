@@ -37,7 +37,7 @@ class Measured:
     """Maps a method to its notes in the sidecar, such as modules and source lines; empty if unknown."""
 
     pooled: Collection[str] = ()
-    """Names of the data in the file of ``external_weights``; empty without this file (:func:`weight_bytes`)."""
+    """Names of the data in the file of ``external_weights``; empty without this file. For :func:`weight_bytes`."""
 
     def delegate_sizes(self, name: str) -> dict[str, int] | str:
         """Map each delegate to the bytes that it needs of one kind of memory.

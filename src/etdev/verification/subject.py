@@ -91,7 +91,7 @@ class BuiltTarget:
     linked: LinkedProgram | None = None
     """The link's result; None if the result is no longer available."""
     inplace: Mapping[str, tuple[Donor, ...]] = field(default_factory=lambda: DEFAULT)
-    """Maps an operator to pairs of an output and an operand. The output of a pair may overwrite the operand."""
+    """Maps an operator to the operands that its outputs may overwrite."""
     methods: tuple[MethodResult, ...] = ()
     """Results of lowering for each method, such as its delegates and ops; empty if unknown."""
     data: tuple[Path, ...] = ()

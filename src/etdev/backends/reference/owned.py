@@ -14,7 +14,7 @@ def own_sizes(graph_module: GraphModule, key: str) -> None:
     """Tag each size that only one delegate needs, so that the delegate computes the size itself.
 
     A size is tagged only if the delegate computes or receives the tensor that has this size. It is not tagged if a node
-    between the tensor and the delegate also leads to another delegate: the delegate's nodes would not be convex.
+    between the tensor and the delegate also leads to another delegate. The nodes of a delegate must be a convex set.
     """
     import torch
 

@@ -213,7 +213,10 @@ def _tiling(decision: TilingDecision) -> str:
 
 
 def _slow(peaks: Sequence[int]) -> str:
-    """Return a text on convolutions that keep a slow kernel. ``peaks`` is the bytes that faster forms would need."""
+    """Return a text on convolutions that keep a slow kernel.
+
+    For each of these convolutions, ``peaks`` has the bytes of memory that a faster form would need.
+    """
     kept = "a convolution keeps its" if len(peaks) == 1 else f"{len(peaks)} convolutions keep their"
     return f"{kept} slow kernel: another form would need about {max(peaks):,} bytes of memory"
 

@@ -49,7 +49,10 @@ def describe_delegation(method: MethodResult) -> str:
 
 
 def _ops(method: MethodResult) -> str:
-    """Return the ops outside delegates, most frequent first. If there are delegates, none of these ops is left out."""
+    """Return a list of the ops outside delegates as text, most frequent first.
+
+    The list is complete if the method has delegates. Otherwise, it may end with the number of further ops.
+    """
     most = sorted(method.undelegated, key=lambda item: (-item.count, item.op))
     listed = len(most) if method.delegate_calls else _LISTED_UNDELEGATED
     shown = ", ".join(_counted(item) for item in most[:listed])

@@ -155,7 +155,7 @@ def _origin_json(origin: Origin) -> dict[str, Any]:
 
 
 def _foreign_paths(loaded: LoadedConfig) -> str:
-    """Return a comment line for each config value whose path is relative to a folder other than the main file's."""
+    """Return a comment line for each path in the config that is relative to a folder other than the main file's."""
     lines = [
         f"# {format_key(row.key)} = {literal(row.value)} is relative to {row.origin.base}\n"
         for row in effective_rows(loaded)

@@ -47,10 +47,10 @@ def has_config(cwd: Path) -> bool:
 
 
 def lock_name(config: str) -> str:
-    """Return the name of the lock of a config file, from the name of that file: ``NAME.lock`` for ``NAME.toml``.
+    """Return the name of the lock for a config file: ``NAME.lock`` for ``NAME.toml``.
 
-    For ``pyproject.toml``, whose name is not etdev's own, it is ``etdev.lock``.
-    Configs that differ only in their suffix share a lock.
+    The lock for ``pyproject.toml`` is ``etdev.lock``, because other tools use ``pyproject.toml``, too. Two configs
+    whose names differ only in the suffix share a lock.
     """
     return "etdev.lock" if config == PYPROJECT else f"{os.path.splitext(config)[0]}.lock"
 

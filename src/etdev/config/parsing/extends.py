@@ -126,9 +126,9 @@ class _Reader:
         return None
 
     def _at_mark(self, problem: Problem, key: KeyPath, name: str, mark: Mark) -> Problem:
-        """Return the problem with a file that ``extends`` refers to.
+        """Return a problem with a file that is named in the key ``extends``.
 
-        If the file cannot be read, the location of the problem is the entry in ``extends``.
+        If the file cannot be read, the location of the returned problem is the file's entry in ``extends``.
         """
         if problem.rule != "file" or problem.line is not None:
             return problem

@@ -175,7 +175,7 @@ def keep_reference(project: Project, name: str, cache: Cache, reference: Exporte
 
 
 def find_record(project: Project, name: str, cache: Cache) -> tuple[Record, Reads] | None:
-    """Return the cached record of a quantized target's object program, and the inputs that the program was made from.
+    """Return the cached record of a quantized target's object program, and the build's reads.
 
     Return None if the target is not quantized, or if the cache lacks the object program.
     """

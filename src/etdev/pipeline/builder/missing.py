@@ -31,9 +31,9 @@ def build_missing(
 
 
 def _checked(project: Project, names: Sequence[str], outcome: Outcome) -> list[str]:
-    """Return the targets that this machine can build, according to an early check.
+    """Return the targets for which :func:`check_target` finds no obstacle.
 
-    Record an error for each of the other targets.
+    Record an error for each target with an obstacle.
     """
     ready = []
     for name in names:

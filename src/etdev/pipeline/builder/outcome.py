@@ -21,8 +21,8 @@ class Outcome:
         """Return the error that ends the build; None if every target was built.
 
         If all errors are equal and have the exit code ``worst``, return the first error. Otherwise return an error that
-        combines all of them, with ``hint``. ``names`` is the order of the targets. ``worst`` is the worst exit code of
-        all targets, including the built targets.
+        combines all of them, with ``hint``. ``names`` is the order of the targets. ``worst`` is the most severe exit
+        code of all targets, including the targets that were built.
         """
         errors = {name: self.errors[name] for name in names if name in self.errors}
         first = next(iter(errors.values()), None)

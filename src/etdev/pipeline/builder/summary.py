@@ -33,7 +33,7 @@ from etdev.units import format_size
 from etdev.verification.advice import accuracy_keys
 
 _MATRIX_OPS = frozenset(f"aten.{name}" for name in ("addmm", "bmm", "convolution", "linear", "mm"))
-"""Ops that users expect quantization to change."""
+"""Ops that compute matrix products. A note reports those that stay in float although the target is quantized."""
 _LEAST_REPEATED = 1 << 16
 """A note reports weights that are in a file twice if they have at least this many bytes."""
 _LOW_SNR_DB = 10.0
@@ -158,7 +158,7 @@ def describe_unguarded(project: Project, target: str, checks: Sequence[CheckResu
 
 
 def describe_float_ops(project: Project, target: str, methods: Iterable[MethodResult]) -> Iterator[str]:
-    """Yield a note on a quantized target if a backend with its own kernels left large ops in float."""
+    """Yield a note if matrix ops of a quantized target stay in float in a backend with its own kernels."""
     settings = project.config.targets[target]
     names = [step.backend for step in settings.partitioners if isinstance(backends.get(step.backend), RewritesPrograms)]
     left: Counter[str] = Counter()
@@ -174,7 +174,7 @@ def describe_float_ops(project: Project, target: str, methods: Iterable[MethodRe
 def describe_repeated(project: Project, target: str, program: Program, data: DataFiles) -> Iterator[str]:
     """Yield a note if the file has weights twice, for example because an embedding and a delegate use them.
 
-    The data in a backend's own file does not count: it is not in the program's file, and its file stays separate.
+    Ignore data in a file that a backend requested. This data is not in the program's file, and stays in its own file.
     """
     if project.config.targets[target].external_weights is not None:
         return

@@ -66,7 +66,7 @@ class Cache:
         self._open.close()
 
     def find(self, project: Project, target: str, level: Level, facts: Facts) -> Entry | None:
-        """Return an earlier build with the same facts and unchanged reads; None if no such build exists.
+        """Return an earlier build with the same facts, if all that it read is unchanged; None if no such build exists.
 
         Ignore a build if one of its output files is no longer in the store.
         """
@@ -135,9 +135,9 @@ class Cache:
             self.obstacle = f"the cache {self.store.folder} did not keep the build: {error}"
 
     def reference(self, project: Project, target: str, facts: Facts, reads: Reads) -> bytes | None:
-        """Return the outputs of a target's quantized model from an earlier run with the same facts and reads.
+        """Return the outputs that an earlier run with equal ``facts`` and ``reads`` stored for a quantized model.
 
-        Return None if the cache has none.
+        Return None if the cache has no such outputs.
         """
         for entry in self.store.entries(project.name, target, "reference", facts):
             content = self.store.read(entry.outputs[_REFERENCE]) if entry.reads == reads else None

@@ -14,7 +14,7 @@ from etdev.pipeline.project.versions import package_version
 
 
 def changes(reads: Reads, project: Project, digests: Digests) -> Iterator[Difference]:
-    """Yield each change of the files, folders and packages in ``reads`` since a build read them."""
+    """Yield a difference for each file, folder and package in ``reads`` that has changed since a build read it."""
     root = project.loaded.root
     for name, digest in reads.files.items():
         yield from _file(root / name, name, digest, digests)

@@ -100,8 +100,8 @@ class Digests:
 def digest_of_names(folder: Path, out: Path) -> str:
     """Return the digest of the names in a folder. Raises OSError.
 
-    Ignore hidden names, and names that Python or etdev adds. Such a name may be the output folder ``out``, a folder
-    around it, or the output folder of another config.
+    Ignore hidden names, and names that Python or etdev adds: ``__pycache__``, locks and output folders. If ``out`` is
+    inside a subfolder, also ignore the name of that subfolder.
     """
     with os.scandir(folder) as entries:
         found = list(entries)
@@ -117,7 +117,7 @@ def _first_name(folder: Path, out: Path) -> str | None:
 
 
 def _is_output(entry: os.DirEntry[str]) -> bool:
-    """Return True for a folder with results of a build. A folder that may not be entered is no output folder."""
+    """Return True if a folder contains the results of a build. Return False if the folder cannot be read."""
     if entry.is_file(follow_symlinks=False):
         return False
     results = os.path.join(entry.path, RESULTS)

@@ -30,7 +30,7 @@ class Facts(_Part):
     settings: dict[str, Plain]
     """Settings that affect the result, by dotted key such as ``targets.this.memory.planner``."""
     versions: dict[str, str]
-    """Versions of packages, and descriptions of the machine, by name."""
+    """Versions of packages and checks, by name. ``machine`` and ``system`` describe the machine."""
 
     @property
     def digest(self) -> str:
@@ -100,9 +100,9 @@ class Entry(_Part):
 
 
 def flattened(settings: Mapping[str, Any]) -> dict[str, Plain]:
-    """Return the values in nested tables and lists, by dotted key; positions in lists are parts of the key.
+    """Return a flat mapping from dotted keys to the values in nested tables and lists.
 
-    An empty table or list has a key of its own.
+    A key includes positions in lists, as in ``a[0].b``. An empty table has the key ``a{}``, an empty list ``a[]``.
     """
     return dict(_leaves(settings, ""))
 

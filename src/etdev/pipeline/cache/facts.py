@@ -104,9 +104,9 @@ def locked_facts(project: Project, target: str) -> Facts:
 def _circumstances(project: Project) -> dict[str, Any]:
     """Return facts on explicitly set keys and on module folders.
 
-    ``stated`` lists keys that the config sets explicitly, even to their default. It covers only keys for which an
-    explicit default and an omitted key have different effects. ``bases`` maps each key in ``_MODULE_KEYS`` to the
-    folder in which the key's modules are searched.
+    The fact ``stated`` lists keys that the config sets explicitly, even to their default. It lists a key only if an
+    explicit default has another effect than an omitted key. The fact ``bases`` maps each key in ``_MODULE_KEYS`` to
+    the folder in which the key's modules are searched.
     """
     root = project.loaded.root
     return {
@@ -192,8 +192,8 @@ def _checks(digests: Digests) -> dict[str, str]:
 def _source_digest() -> str | None:
     """Return the digest of etdev's code; None if etdev was installed from a wheel.
 
-    Code that is not from a wheel may change while its version stays the same. The digest is that of the process's first
-    build.
+    Code that is not from a wheel may change while its version stays the same. Each process computes the digest only
+    once.
     """
     root = Path(__file__).parents[2]
     try:
@@ -255,7 +255,7 @@ def _machine() -> str:
 
 
 def _visible_devices() -> Mapping[str, Plain]:
-    """Return facts that determine which devices are available. No slow library is imported."""
+    """Return facts that determine which CUDA devices are available, by name. Import no slow library."""
     try:
         cards = sorted(os.listdir("/proc/driver/nvidia/gpus"))
     except OSError:

@@ -16,7 +16,7 @@ def imported_files(roots: Iterable[str], modules: Mapping[str, Path]) -> set[Pat
     """Return the files of the modules in ``roots``, and the files of their direct and indirect imports.
 
     Parent packages of these modules are included. ``modules`` maps each imported module of the project to its file. If
-    one of the modules computes names to import, return the files of all modules.
+    one of the files computes names to import, return all files in ``modules``.
     """
     found: dict[str, Path] = {}
     todo = [part for root in roots for part in _with_packages(root)]

@@ -41,7 +41,7 @@ def setting_changes(was: Settings, now: Settings, target: str) -> Iterator[Chang
 
 
 def shown(value: object) -> str:
-    """Return the value of a setting for a sentence."""
+    """Return the value of a setting as text for use in a sentence."""
     return "not set" if value is _ABSENT else json.dumps(value)
 
 
@@ -63,7 +63,10 @@ def _change(key: str, old: object, new: object, target: str) -> Change:
 
 
 def _digest_change(old: object, new: object, used: str) -> str:
-    """Return a phrase for a file that changed, or that only one of two builds used, for example with --no-verify."""
+    """Return a phrase for a file that changed, or that only one of two builds used.
+
+    For example, a build with --no-verify uses no baseline.
+    """
     if old in (None, _ABSENT):
         return f"is {used} now, and was not before"
     if new in (None, _ABSENT):
@@ -80,7 +83,7 @@ def _config_key(key: str, target: str) -> str:
 
 
 def _is_told_by_entries(key: str, was: Settings, now: Settings) -> bool:
-    """Return True for the mark of an empty table or list that has entries in the other build."""
+    """Return True if ``key`` marks a table or list that is empty in one build, but has entries in the other build."""
     if not key.endswith(("[]", "{}")):
         return False
     begins = key[:-2] + ("[" if key.endswith("[]") else ".")
@@ -111,7 +114,10 @@ _SETS: Mapping[str, tuple[str, Callable[[object, bool], str]]] = {
     "forms": ("the forms of the lowering", _form),
     "run.require": ("the required checks", _required),
 }
-"""Lists of names: what they are, and the phrase for a name that was added (True) or removed (False)."""
+"""Maps a setting that is a list of names to a noun for the list, and to a function that returns a sentence.
+
+The function takes a name, and a bool: True if the name was added to the list, False if it was removed.
+"""
 _PHRASES = {
     "bases.": "the folder of the modules in {}",
     "run.verify": "verification (off with --no-verify)",
@@ -121,16 +127,19 @@ _PHRASES = {
     "run.machine": "this machine",
     "banks.room": "the size of all memory banks together",
 }
-"""Phrases for facts with a readable value, by the beginning of the key; the rest of the key is inserted."""
+"""Maps the beginning of a fact's key to a noun for the fact. The rest of the key replaces ``{}`` in the noun."""
 _DIGESTS = {
     "run.baseline": ("the baseline", "compared"),
     "run.native libraries.": ("the native library {}", "used"),
 }
-"""Phrases for facts whose value is a digest: the noun, and the participle for what a build does with it."""
+"""Maps the beginning of a fact's key to a noun and a participle, as in *the baseline is compared*.
+
+The values of these facts are digests, which sentences do not show. The rest of the key replaces ``{}`` in the noun.
+"""
 _COPIES = {
     "banks.alignment": "memory.alignment",
     "banks.order": "memory.order",
     "banks.io": "io",
     "banks.elide": "elide",
 }
-"""Facts that copy a key of the target, with that key."""
+"""Maps a fact that copies the value of a target's key to that key."""

@@ -19,7 +19,7 @@ def build_command(project: Project, target: str) -> str:
 
 
 def _is_default(config: Path, folder: Path) -> bool:
-    """Return True if etdev takes this config in a folder, when called without ``-c``."""
+    """Return True if ``config`` is the config that etdev uses in ``folder`` without the option ``-c``."""
     try:
         return find_config(folder) == config
     except ConfigError:

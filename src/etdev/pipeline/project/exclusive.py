@@ -29,7 +29,7 @@ def exclusive_outputs(project: Project, targets: Sequence[str], progress: Progre
 
 @contextmanager
 def exclusive_lock_file(project: Project) -> Iterator[None]:
-    """Keep other processes from using the lock of the config while the block reads and writes it.
+    """Keep other builds from using the config's lock during the block, which reads and writes the lock.
 
     Raises :class:`~etdev.errors.WriteError`.
     """

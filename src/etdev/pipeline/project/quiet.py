@@ -36,7 +36,7 @@ def quiet_libraries(*, verbose: bool = False) -> Iterator[None]:
 
 @contextmanager
 def without_logs(name: str) -> Iterator[None]:
-    """Drop all messages of the logger with this name, errors too."""
+    """During the block, drop all messages of the logger with this name, including errors."""
     logger = logging.getLogger(name)
     before, logger.disabled = logger.disabled, True
     try:

@@ -52,7 +52,7 @@ class SourceLoader(SourceFileLoader):
 def packages_of_modules(names: Set[str]) -> set[str]:
     """Return the installed packages that provide top-level modules with these names.
 
-    ``importlib.metadata.packages_distributions`` finds the same, but parses the list of files of each package.
+    ``importlib.metadata.packages_distributions`` gives the same result, but parses each package's list of files.
     """
     endings = "|".join(re.escape(ending) for ending in MODULE_ENDS)
     listed = re.compile(rf"^(?:{'|'.join(map(re.escape, names))})(?:/|(?:{endings}),)", re.MULTILINE)

@@ -23,7 +23,7 @@ class Figures(BaseModel):
     There is always an entry for ``cpu``.
     """
     banks: dict[str, int] | None = None
-    """Bytes of each memory bank that the program uses, by name; None for a target without banks."""
+    """Bytes that the program uses in each memory bank, by the bank's name; None for a target without banks."""
     copies: int = Field(ge=0)
     """Bytes that one call copies between the host and devices, in both directions; the maximum over all methods."""
     delegated_ops: int | None = Field(None, ge=0)

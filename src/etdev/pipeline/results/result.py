@@ -58,7 +58,7 @@ class OutputError(Part):
     float_snr_db: float | None = None
     """SNR of a quantized target against the float model, in dB.
 
-    None if the target is not quantized, or if all outputs are equal.
+    None if the target is not quantized, or if the outputs equal those of the float model.
     """
     step: float | None = None
     """Scale of the output's integers if kernels compute the output in fixed point; None otherwise."""
@@ -134,7 +134,7 @@ class CheckResult(Part):
 
 
 class UndelegatedOps(Part):
-    """Ops of one kind that kernels run instead of a delegate."""
+    """Ops of one kind that are outside all delegates, so that kernels run them."""
 
     op: str
     count: int
@@ -322,7 +322,7 @@ class BuildResult(Part):
     """Path of the config file."""
     profile: str | None = None
     overrides: dict[str, Any] = {}
-    """Values of the config that environment variables and ``--set`` stated for the run, by key."""
+    """Config values that come from environment variables and ``--set``, by key."""
     versions: dict[str, str]
     """Versions of etdev, Python and the packages that the run used."""
     targets: tuple[TargetResult, ...]
@@ -362,7 +362,7 @@ def unmet(checks: tuple[CheckResult, ...], required: tuple[str, ...]) -> tuple[C
 
 
 def outcome(checks: tuple[CheckResult, ...]) -> Literal["built", "gate failed", "rejected"]:
-    """Return the status of an artifact from its checks."""
+    """Return the status of an artifact whose checks had these results."""
     failed = [check for check in checks if check.status == "failed"]
     if any(not check.gate for check in failed):
         return "rejected"

@@ -70,7 +70,7 @@ class ExportedModel:
     notes: tuple[str, ...] = ()
     """Notes from quantization, for the report."""
     known: KnownOutputs = field(init=False, default_factory=KnownOutputs)
-    """Outputs of earlier eager calls, which are not computed again. A changed copy of the model starts with none."""
+    """Outputs of earlier eager calls, so that the same calls do not run again. A changed copy of the model has none."""
 
 
 @dataclass(frozen=True)

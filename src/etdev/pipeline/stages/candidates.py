@@ -39,7 +39,7 @@ from etdev.program.writer import flatbuffer_size
 _NEUTRAL = frozenset({"linear", "addmm", "clamp"})
 """Forms that never need more memory than the ops that they replace."""
 _GREEDY = frozenset({"pow", "gelu", "pooling"})
-"""Forms that may need more memory than the ops that they replace, regardless of the memory limit."""
+"""Forms that may need more memory than the ops that they replace. A lower memory limit may not prevent this."""
 _NEAR = 0.99
 """Factor for limits on estimated memory, because linked programs may need more memory than estimated."""
 _STEP = 0.92

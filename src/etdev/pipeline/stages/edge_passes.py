@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def needed_passes() -> Iterator[None]:
     """During the block, make ExecuTorch skip passes that cannot change the graph.
 
-    On its way to the edge dialect, ExecuTorch runs eight passes that trace the whole graph again. Most graphs have
-    nothing that six of them look for. The result is the same graph.
+    Before the edge dialect, ExecuTorch runs eight passes that trace the whole graph again. Six of these passes change
+    only certain ops, which most graphs do not have. Without such a pass, the resulting graph is the same.
     """
     from executorch.exir.program import _program
 
@@ -34,7 +34,7 @@ def needed_passes() -> Iterator[None]:
 
 
 def _if_needed(graph_pass: Callable[[GraphModule], Any]) -> Callable[[GraphModule], Any]:
-    """Return a pass that leaves a graph alone if no node has what the given pass changes."""
+    """Return a pass that runs ``graph_pass`` only if the graph has a node that ``graph_pass`` may change."""
     from torch.fx import GraphModule
     from torch.fx.passes.infra.pass_base import PassResult
 
@@ -73,7 +73,7 @@ def _given_symbol(node: Node) -> bool:
 
 
 def _promoted(node: Node) -> bool:
-    """Say whether ExecuTorch may convert the operands of an op to one dtype."""
+    """Return True if ExecuTorch may convert the operands of an op to one dtype."""
     name = getattr(node.target, "__name__", "")
     if name.partition(".")[0] not in ("add", "div", "minimum", "mul", "sub"):
         return False
@@ -88,7 +88,7 @@ def _has_memory_format(node: Node) -> bool:
 
 
 def _tensor_arguments(node: Node) -> Iterable[Any]:
-    """Yield the arguments of a node where its op's schema has a tensor."""
+    """Yield the arguments of a node for the parameters that are tensors in the schema of the node's op."""
     import torch
 
     schema = getattr(node.target, "_schema", None)
@@ -112,4 +112,7 @@ CHANGED_NODES: Mapping[str, Callable[[Node], bool]] = {
     "ScalarToTensorPass": _given_scalar,
     "SymToTensorPass": _given_symbol,
 }
-"""Maps a pass of ExecuTorch to a predicate of the nodes that it may change. The pass traces the whole graph."""
+"""Maps the name of an ExecuTorch pass to a function that returns True for a node that the pass may change.
+
+Each of these passes traces the whole graph.
+"""

@@ -91,7 +91,7 @@ def lower_model(
 
 
 def _changes(steps: Iterable[Backend], programs: Iterable[ExportedProgram]) -> Iterator[AbstractContextManager[None]]:
-    """Yield contexts that change what ExecuTorch and torch do while the programs are lowered."""
+    """Yield context managers. Inside their blocks, ExecuTorch and torch lower the programs with changed functions."""
     yield needed_passes()
     for backend in dict.fromkeys(steps):
         if isinstance(backend, ChangesLowering):
@@ -188,7 +188,7 @@ def _rewritten(project: Project, target: str, steps: Sequence[Backend], program:
 
 
 def _all_options(project: Project, target: str, backend: Backend) -> list[Any]:
-    """Return the options of each of the target's partitioners with the given backend."""
+    """Return a list with the options of each partitioner of the target that uses ``backend``."""
     steps = enumerate(project.config.targets[target].partitioners)
     return [backend_options(project, target, index) for index, step in steps if step.backend == backend.name]
 

@@ -40,7 +40,7 @@ _VERBOSE = "run with -v for the whole trace"
 
 
 _TRACES = "torch._subclasses.fake_tensor"
-"""Logger that repeats the trace of the error that follows."""
+"""Name of a logger that prints the trace of an error before torch raises the error with the same trace."""
 
 
 @contextmanager

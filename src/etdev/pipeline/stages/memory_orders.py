@@ -4,8 +4,8 @@ ExecuTorch supports only contiguous and channels-last order. This module calls a
 odd order if it is transposed, or expanded without a copy. A channels-last constant with one channel is also in odd
 order: its strides do not show channels-last order, so a file would state an order such as (0, 2, 1, 3).
 
-ExecuTorch 1.4.1 and 1.5.1 store constants of odd order in contiguous order, but do not reorder other tensors. The
-program then fails, or computes wrong values.
+ExecuTorch 1.4.1 and 1.5.1 store constants of odd order in contiguous order, but do not reorder other tensors. As a
+result, the program fails or computes wrong values.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def fixed_ranges(program: ExportedProgram) -> Iterator[None]:
 
 @contextmanager
 def _bounds_of_values(environment: Any) -> Iterator[None]:
-    """While guards are suppressed, keep the bounds that ``torch._check`` states of values read from tensors.
+    """While guards are suppressed, keep the bounds that ``torch._check`` sets for values read from tensors.
 
     Each run of the graph makes new symbols for such values. Their only bounds are the assertions in the graph, which
     torch ignores while guards are suppressed.

@@ -101,7 +101,10 @@ def _restored_attributes(module: torch.nn.Module | None) -> Iterator[None]:
 
 
 def _contents(table: Mapping[str, Any], but: Sequence[str]) -> dict[str, tuple[Any, Any]]:
-    """Return all attributes except those in ``but``. Dicts and lists are paired with a copy of their content."""
+    """Map the name of each attribute, except names in ``but``, to a pair: the value, and a copy of the value.
+
+    Only dicts and lists are copied. For other values, the second item is None.
+    """
     return {
         name: (value, type(value)(value) if type(value) in (dict, list) else None)
         for name, value in table.items()

@@ -130,7 +130,7 @@ def _share_memory(one: Any, other: Any) -> bool:
 
 
 def separate_writes(program: ExportedProgram, clone: Clone) -> None:
-    """Clone each value that the method stores in a buffer or an input, if it is a placeholder or is stored twice.
+    """Clone each value that the method stores in a buffer or an input and that is a placeholder or is stored twice.
 
     If the method also returns the old content of that buffer or input, clone the returned value. The graph must be
     functional.

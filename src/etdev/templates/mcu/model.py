@@ -32,13 +32,13 @@ class Reader(nn.Module):
         return self.logits(window)
 
     def logits(self, images: Tensor) -> Tensor:
-        """(n, 1, 8, 8) float32 in 0..1 -> (n, 10)."""
+        """Return logits (n, 10) for images (n, 1, 8, 8), which are float32 in 0..1."""
         features = self.features(images)
         return self.classify(features.mean(dim=(2, 3), keepdim=True).flatten(start_dim=1))
 
 
 def convolution(channels: int, width: int, size: int = 3, groups: int = 1) -> tuple[nn.Module, ...]:
-    """A convolution that keeps the size. Delegates fold the batch norm into it."""
+    """Return a convolution that keeps the image's size, a batch norm and a ReLU. Delegates fold the batch norm."""
     layer = nn.Conv2d(channels, width, size, padding=size // 2, groups=groups, bias=False)
     return layer, nn.BatchNorm2d(width), nn.ReLU()
 

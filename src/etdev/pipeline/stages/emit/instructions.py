@@ -149,7 +149,7 @@ class _Walk:
         self._iterate(module, node, start)
 
     def _scan(self, module: GraphModule, node: Node) -> None:
-        """Match a scan: a map op with several arguments and results that also carries values between iterations.
+        """Match a scan: a loop over slices of tensors. Each iteration also carries values to the next iteration.
 
         Before the loop and after each iteration, the carried values are copied to the inputs of the next iteration.
         """

@@ -94,7 +94,7 @@ def _outputs(origins: list[Origin], lines: SourceLines | None) -> dict[int, tupl
 
 
 def _user_outputs(program: ExportedProgram) -> Iterator[Node]:
-    """Yield the nodes of a delegate's outputs. The graph's results also include the state that a delegate owns."""
+    """Yield the nodes of a delegate's outputs. Skip new values of state, which the graph also returns."""
     from torch.export.graph_signature import OutputKind
 
     (results,) = program.graph.output_node().args
@@ -104,7 +104,10 @@ def _user_outputs(program: ExportedProgram) -> Iterator[Node]:
 
 
 def _output(module: GraphModule, node: Node, lines: SourceLines | None) -> OutputNote:
-    """Return the note on an output. Quantization adds ops without a module, so look at the ops before these, too."""
+    """Return the note on an output, with the module and the source line of the op that computes the output.
+
+    Quantization adds ops without a module. Instead of such an op, use the nearest earlier op that has a module.
+    """
     found = node
     while module_path(found) is None and any(item.op == "call_function" for item in found.all_input_nodes):
         found = next(item for item in found.all_input_nodes if item.op == "call_function")

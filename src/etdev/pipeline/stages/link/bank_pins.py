@@ -61,7 +61,10 @@ def _banks(memory: Memory) -> Iterator[Bank]:
 def _ends(
     project: Project, key: KeyPath, pins: str | Mapping[str, str], names: Mapping[str, list[str]]
 ) -> dict[str, dict[int, str]]:
-    """Return the bank of each pinned input or output, by method and position. ``names`` are the names by method."""
+    """Return the bank of each pinned input or output, by method and position.
+
+    ``names`` maps each method to the names of all its inputs, or of all its outputs.
+    """
     if isinstance(pins, str):
         return {method: dict.fromkeys(range(len(found)), pins) for method, found in names.items()}
     known = sorted({name for found in names.values() for name in found})

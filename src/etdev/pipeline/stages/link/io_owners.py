@@ -43,7 +43,7 @@ def caller_owned(
 
 
 def refused_end(project: Project, target: str, error: CallerOwnedError, signature: Signature) -> ConfigError:
-    """Convert the linker's error about an owner. The result has the config key and the name of the input or output."""
+    """Return the linker's error about an owner, with the config key and the name of the input or output added."""
     key: KeyPath = ("targets", target, "io", error.method)
     found = _END.search(error.message)
     if found is None:

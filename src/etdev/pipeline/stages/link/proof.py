@@ -22,8 +22,8 @@ def compare_link(
     """Compare a program with its linked program, and return the validator's report, including any violations.
 
     ``delegate_inputs`` has the number of inputs of each delegate call, by method and by position in ``before``.
-    ``tried`` maps each method to the in-place kernels that trials allowed. ``foreign`` is True for programs that etdev
-    did not emit.
+    ``tried`` maps an operator to the operands that its kernel may overwrite according to trials. ``foreign`` is True
+    for programs that etdev did not emit.
     """
     correspondences = {
         report.name: Correspondence(report.renumbered, delegate_inputs.get(report.name, {}))

@@ -47,10 +47,10 @@ def make_quantizer(settings: Pt2eXnnpack) -> Any:
 
 
 def _look_for_batch_norms_only_if_there_are_any(quantizer: Any) -> None:
-    """Make a quantizer leave out its patterns with a batch norm for graphs without one.
+    """Make a quantizer skip its patterns with a batch norm if a graph has no batch norm.
 
-    The quantizer exports each of these patterns again for each graph, which takes longer than all else that it does. As
-    batch norms behind convolutions are folded before, few graphs have one.
+    The quantizer exports each of these patterns again for each graph. These exports take longer than all other work of
+    the quantizer. Few graphs have a batch norm, because batch norms behind convolutions are folded earlier.
     """
     annotate, patterns = quantizer.annotate, quantizer.SUPPORTED_PATTERNS
 
