@@ -158,7 +158,7 @@ def describe_unguarded(project: Project, target: str, checks: Sequence[CheckResu
 
 
 def describe_float_ops(project: Project, target: str, methods: Iterable[MethodResult]) -> Iterator[str]:
-    """Yield a note if matrix ops of a quantized target stay in float in a backend with its own kernels."""
+    """Yield a note if a backend with its own kernels did not take all matrix ops of a quantized target."""
     settings = project.config.targets[target]
     names = [step.backend for step in settings.partitioners if isinstance(backends.get(step.backend), RewritesPrograms)]
     left: Counter[str] = Counter()
