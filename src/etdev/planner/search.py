@@ -60,18 +60,12 @@ class Rule(NamedTuple):
     crowd: int = 0
     """If 1, the key is instead the number of possible answers divided by the section's weight."""
     rank: int = 0
-    """Rule for equal keys. 1 selects the section whose first answer has the lowest rank.
-
-    0 selects the section that can waste the fewest bytes, or the section with the lowest floor if ``crowd`` is 1.
-    """
+    """Rule for equal keys: 1 prefers the section whose first answer ranks lowest, 0 the one with the least waste."""
 
 
 @kernel
 def next_answer(tables: Tables, state: State, rank: Table, section: int, before: int) -> int:
-    """Return the next buffer, by rank, that can be placed at a section's floor; -1 if there is none.
-
-    ``before`` is the buffer that was tried before, or -1 at the beginning.
-    """
+    """Return the first buffer by rank after ``before`` that fits at the floor, or -1. With -1, start at the first."""
     chosen, chosen_rank = -1, len(rank)
     last_rank, last_kind = -1, -1
     if before >= 0:

@@ -104,7 +104,7 @@ class _CodeMotion:
         self._need_where_paths_meet()
 
     def _need_before_loops(self, flow: FlowGraph) -> None:
-        """Require a fact at the entry of a loop if the loop needs the fact and does not end it."""
+        """Require a fact at the entry of a loop if the loop needs the fact, and no instruction in it ends the fact."""
         cycles = flow.cycles()
         members: dict[int, list[int]] = defaultdict(list)
         for node in self._nodes:

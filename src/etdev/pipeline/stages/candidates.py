@@ -301,7 +301,7 @@ def _apply(
 ) -> tuple[LoweredModel, dict[str, Applied]]:
     """Apply forms to a copy of the lowered methods. ``known`` has the results of earlier searches for tiles.
 
-    With ``until_other_than``, stop in a method as soon as a form outside this set replaces an op.
+    ``until_other_than`` contains names of forms. If it is given, stop in a method after another form is applied.
     """
     changed = _copied(lowered)
     applied = {

@@ -80,7 +80,7 @@ class Prices:
         self.bound = max(Fraction(0), best)
 
     def _find_choices(self) -> tuple[int, list[tuple[int, int, list[tuple[int, int, int]]]]]:
-        """Return the least total cost of the buffers that are never in use, and one entry for each other buffer.
+        """Return a pair: the least total cost of all unused buffers, and a list with one entry for each used buffer.
 
         An entry is ``(first rank, end rank, choices)``. Each choice is ``(traffic cost, bank, size in the bank)``.
         """

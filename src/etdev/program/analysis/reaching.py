@@ -102,10 +102,7 @@ class Reaching:
 
 
 _Left: TypeAlias = dict[int, tuple[frozenset[int], frozenset[int]]]
-"""Maps a value to a pair at the end of a call: its possible places, and the tensors that it may be.
-
-Contains only values that the next call may read before a move or a view sets them.
-"""
+"""Maps a value that the next call may read before setting it to its possible places and tensors at a call's end."""
 
 
 @dataclass(slots=True)
