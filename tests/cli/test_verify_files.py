@@ -13,6 +13,7 @@ import pytest
 from etdev.backends.base import Availability
 from etdev.cli import app
 from etdev.errors import MissingRequirementError
+from etdev.execution.runtimes import Obstacle
 from etdev.program import model as m
 from etdev.program import write
 from etdev.verification import verify_file as foreign
@@ -171,6 +172,15 @@ def test_what_would_simulate_the_devices_is_said_once(run: Run, monkeypatch: pyt
     assert "\nnote: use `--device-map cuda:0=sim,cuda:1=sim` to simulate cuda:0 and cuda:1\n" in out
     assert out.count("  not run    replay, device: no CUDA device\n") == 2
     assert "note: " not in run("chain.pte")[1]
+
+
+def test_other_advice_names_no_device_map(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    obstacle = Obstacle("torch is missing", "install torch")
+    monkeypatch.setattr("etdev.verification.standalone_replay.replay_obstacle", lambda *_: obstacle)
+    _, out, _ = run("resident.pte", "--device-map", "cuda:0=sim,cuda:1=sim")
+
+    assert "--device-map" not in out
+    assert out.count("help: install torch") == 1
 
 
 def test_a_device_that_no_file_has_is_said(run: Run) -> None:

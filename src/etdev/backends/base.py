@@ -145,7 +145,7 @@ class ChangesLowering(Protocol):
     def lowering(self) -> AbstractContextManager[None]:
         """Return a context manager in whose block etdev lowers the target's model.
 
-        Only one thread of a process lowers with partitioners at a time.
+        Only one thread of a process lowers at a time.
         """
 
 

@@ -132,8 +132,7 @@ def find_program(
     return only a target.
 
     Print a note on stderr if code or weights changed since the target was built, or if the build overrode keys of the
-    config. Raises
-    :class:`~etdev.errors.UsageError` for a target that does not exist or is not built yet.
+    config. Raises :class:`~etdev.errors.UsageError` for a target that does not exist or is not built yet.
     """
     path, given = Path(name), tuple(data or ())
     is_file = not is_target and (path.suffix == ".pte" or (path.exists() and not path.is_dir()))

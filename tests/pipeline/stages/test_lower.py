@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from contextlib import nullcontext
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
 from dataclasses import replace
+from threading import Barrier, BrokenBarrierError
 from typing import Any
 
 import pytest
@@ -193,6 +195,31 @@ def test_partitioners_are_asked_in_the_configs_order(
     lowered = lower(project(config, model=_model("return self.linear(x)")))
     assert asked == [("two", {"level": 3, "mode": "fast"}), ("one", {})]
     assert lowered.delegations[0].calls == {"XnnpackBackend": 1}
+
+
+def test_one_thread_lowers_at_a_time(project: Callable[..., Project], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads replaced functions of ExecuTorch, and the second one put the first one's functions back."""
+    import executorch.exir
+    from executorch.exir.program import _program
+
+    before, real = _program._get_aten_to_edge_passes, executorch.exir.to_edge_transform_and_lower
+    both, together = Barrier(2), []
+
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        with suppress(BrokenBarrierError):
+            both.wait(0.5)
+            together.append(True)
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(executorch.exir, "to_edge_transform_and_lower", noted)
+    made = project(_config(), model=_model("return self.linear(x)"))
+    with quiet_libraries():
+        exported = prepare(made)[0]
+        with ThreadPoolExecutor(2) as threads:
+            found = [threads.submit(lower_model, made, exported, "cpu") for _ in range(2)]
+    assert [each.result().delegations[0].calls for each in found] == [{}, {}]
+    assert not together
+    assert _program._get_aten_to_edge_passes is before
 
 
 @pytest.mark.nightly

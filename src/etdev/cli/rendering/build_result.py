@@ -25,6 +25,7 @@ from etdev.cli.rendering.verdict import (
     unjudged_checks,
 )
 from etdev.decisions import TilingDecision
+from etdev.execution.availability import advises_map
 from etdev.pipeline.results.decision_counts import KINDS
 from etdev.pipeline.results.never_ran import never_ran
 from etdev.pipeline.results.result import (
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from etdev.pipeline.results.file_result import FileResult, FilesResult
     from etdev.program.info import BufferInfo
 
-_DEVICE_MAP = "--device-map"
-"""Option in the advice of checks that need devices. A note gives this advice once for all targets or files."""
 _COLOURS = {"passed": "green", "failed": "red", "not run": "yellow"}
 
 
@@ -128,7 +127,7 @@ def _short_verification(checks: Sequence[CheckResult], unmet: Sequence[CheckResu
     yield from _unmet_lines(unmet, stream)
     for check in unjudged_checks(others):
         yield line(check.name, f"{paint('not run', _COLOURS['not run'], stream=stream)}  {escaped(check.summary)}")
-        yield from _remedy_lines(None, check.hint)
+        yield from _advice_lines(check)
 
 
 def _place(result: BuildResult, target: TargetResult) -> Path:
@@ -307,7 +306,7 @@ def _verification_lines(checks: Sequence[CheckResult], unmet: Sequence[CheckResu
 def _unmet_lines(unmet: Sequence[CheckResult], stream: TextIO) -> Iterator[str]:
     for check in unmet:
         yield line(check.name, f"{paint('not run', 'red', stream=stream)}  required, but {escaped(check.summary)}")
-        yield from _remedy_lines(None, check.hint)
+        yield from _advice_lines(check)
 
 
 def _failed_check_lines(checks: Sequence[CheckResult], stream: TextIO) -> Iterator[str]:
@@ -338,6 +337,12 @@ def _remedy_lines(where: str | None, hint: str | None) -> Iterator[str]:
         yield line("", f"         help: {hint}")
 
 
+def _advice_lines(check: CheckResult) -> Iterator[str]:
+    """Yield a line on how to make a check run, unless a note of the whole result says it."""
+    if not advises_map(check.hint):
+        yield from _remedy_lines(None, check.hint)
+
+
 def _not_run_lines(skipped: Sequence[CheckResult]) -> Iterator[str]:
     """Yield one line for each reason why checks did not run. Checks without anything to check share one line."""
     groups: dict[str, list[CheckResult]] = {}
@@ -349,6 +354,5 @@ def _not_run_lines(skipped: Sequence[CheckResult]) -> Iterator[str]:
         texts.setdefault(shared, []).append(f"{check_names(checks)}: {escaped(reason)}")
     for reason, parts in texts.items():
         yield line("not run", "; ".join(parts))
-        hint = groups[reason][0].hint if reason else None
-        if hint is not None and _DEVICE_MAP not in hint:
-            yield from _remedy_lines(None, hint)
+        if reason:
+            yield from _advice_lines(groups[reason][0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from etdev import backends
@@ -28,6 +29,9 @@ from etdev.pipeline.stages.rejections import noted_rejections
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
+
+_LOWERING = RLock()
+"""Held while programs are lowered, because several contexts replace functions of ExecuTorch and torch."""
 
 
 def lower_model(
@@ -54,7 +58,7 @@ def lower_model(
     given = with_quantized_ends(project, exported, target, list(methods or exported.methods))
     programs = {name: given.methods[name].program for name in methods or exported.methods}
     names = [backend.name for backend in steps]
-    with translated_lowering(project, target, names, exported), ExitStack() as stack:
+    with _LOWERING, translated_lowering(project, target, names, exported), ExitStack() as stack:
         partitioners, backend_of = _partitioners(project, target, steps, programs)
         stack.enter_context(noted_rejections(backend_of))
         recorded = [

@@ -13,7 +13,6 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import wraps
-from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -50,7 +49,6 @@ class _Partitioning:
 
 
 _running: ContextVar[_Partitioning | None] = ContextVar("running", default=None)
-_patching = RLock()
 
 
 @contextmanager
@@ -58,7 +56,7 @@ def noted_rejections(backends: Mapping[int, str]) -> Iterator[None]:
     """During the block, note on each node the reasons with which partitioners reject the node.
 
     ``backends`` maps the ``id`` of each partitioner to the name of its backend. If a partitioner states several reasons
-    for a node, only the first is noted, as in ExecuTorch's own reports. Other threads wait for the end of the block.
+    for a node, only the first is noted, as in ExecuTorch's own reports.
     """
     if not backends:
         yield
@@ -78,7 +76,7 @@ def noted_rejections(backends: Mapping[int, str]) -> Iterator[None]:
 
         return call
 
-    with _patching, ExitStack() as stack:
+    with ExitStack() as stack:
         for place in _REPORTERS:
             _replace(stack, place, _noting)
         _replace(stack, _PARTITION, partition)
