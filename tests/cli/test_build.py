@@ -138,7 +138,7 @@ def test_what_is_built_in_spite_of_an_error_is_named(run: Run) -> None:
     code, out, err = run("build", "-q", "--no-verify", *failing)
     assert (code, out) == (4, "")
     first, second, *_ = err.splitlines()
-    assert first == "built before the error: cpu; use `--keep-going` to see the results and to build the other targets"
+    assert first == "built before the error: cpu; use `--keep-going` to see their results and to build the others"
     assert second.startswith("error: ")
     _, _, err = run("build", "-q", "-t", "none")
     assert err.startswith("error: no target matches"), "what an earlier build made is not meant"

@@ -123,8 +123,8 @@ def _say_built(project: Project) -> None:
 
     if names := built_targets(project):
         note(
-            f"built before the error: {', '.join(names)}; use `--keep-going` to see the results and to build the other "
-            "targets"
+            f"built before the error: {', '.join(names)}; use `--keep-going` to see their results and to build "
+            "the others"
         )
 
 

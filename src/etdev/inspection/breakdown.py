@@ -71,7 +71,7 @@ class Parts:
 def memory_parts(program: Program, device: str, notes: Mapping[str, MethodNotes]) -> Parts:
     """Return the tensors in use at the peak of each buffer on a device.
 
-    If several methods use the same buffer, the peak is from the method that states the largest size for the buffer.
+    If several methods use the same buffer, the peak is from the method in which the buffer is largest.
     ``notes`` maps each method to notes on the modules that computed its tensors.
     """
     nested = device_memory(program).get(device, (0, 0))[1]
@@ -110,7 +110,7 @@ def _buffer_parts(
 def _largest_buffers(
     methods: Sequence[MethodInfo], chosen: Callable[[BufferInfo], bool]
 ) -> Iterator[tuple[int, MethodInfo]]:
-    """Yield ``(buffer, method)`` for each chosen buffer. ``method`` states the largest size for the buffer."""
+    """Yield ``(buffer, method)`` for each chosen buffer. ``method`` is the method in which the buffer is largest."""
     largest: dict[int, tuple[int, MethodInfo]] = {}
     for method in methods:
         for buffer in method.buffers:

@@ -23,7 +23,7 @@ class Missing:
     lines: tuple[str, ...]
     """The missing lines, without comments."""
     under: str | None
-    """Line of the file below which the missing lines belong; None if they can be at any place.
+    """Existing line under which the missing lines have to be added; None if they can be at any place.
 
     This line is the key of a YAML list. The user must not add the key again, because YAML allows a key only once.
     """

@@ -361,7 +361,7 @@ def _varying(memory: Memory) -> list[tuple[int, int, Cell]]:
 def _piece(first: int, cells: Sequence[Cell]) -> tuple[int, Key] | None:
     """Return the offset and the key of bytes that vary, or None if the bytes do not vary.
 
-    ``cells`` contains one cell for each path to the head, first the path from outside. One further cell, the last one,
+    ``cells`` contains the cell of the path from outside, then a cell for each other path to the head. The last cell
     contains the symbol of the bytes' class.
     """
     *ways, known = cells

@@ -28,7 +28,7 @@ def _load(name: str) -> Check:
         check = loaded() if isinstance(loaded, type) else loaded
     if check.name != name:
         raise MissingRequirementError(
-            f"the check of the entry point {name!r} in {plugins.package_of(CHECKS, name)!r} has a different name: "
+            f"the entry point {name!r} in {plugins.package_of(CHECKS, name)!r} provides a check that is named "
             f"{check.name!r}",
             hint=CHECKS.contract,
         )

@@ -369,7 +369,7 @@ LOWERING = {
             LowerError,
             "etdev.toml:5:33 (methods.forward.inputs[0].dtype)",
             (
-                "method 'forward' does not accept input 'x' as float64 [2, 4]: an op takes tensors of "
+                "method 'forward' does not accept input 'x' as float64 [2, 4]: an op would get tensors of "
                 f"different dtypes: aten.addmm.default ({AT})"
             ),
             'set `dtype` to "float32", with which the method runs; or convert the input in the model',

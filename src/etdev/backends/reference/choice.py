@@ -38,7 +38,7 @@ def wanted_kernels(options: ReferenceOptions) -> frozenset[str]:
 def _kernel_of_overload(text: str, known: frozenset[str]) -> tuple[str, ...]:
     """Return the kernel for the name that an op has in a graph, such as ``aten.sum.dim_IntList``.
 
-    Some kernels have another overload name than their op in a graph. The result is empty if there is no kernel.
+    The overload name of a kernel may differ from that of the op in the graph. Return ``()`` if there is no kernel.
     """
     import torch
 

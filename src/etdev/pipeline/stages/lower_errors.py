@@ -165,12 +165,12 @@ def _mixed_dtypes(project: Project, exported: ExportedModel, where: str, what: s
         remedy = find_dtype(signature, on_numbers(exported.eager[name]))
         if remedy is not None:
             return LowerError(
-                f"method {name!r} does not accept {remedy.found}: an op takes tensors of different dtypes{what}",
+                f"method {name!r} does not accept {remedy.found}: an op would get tensors of different dtypes{what}",
                 where=project.where("methods", name, *remedy.key),
                 hint=f"{remedy.hint}; or convert the input in the model",
             )
     return LowerError(
-        f"an op takes tensors of different dtypes{what}",
+        f"an op would get tensors of different dtypes{what}",
         where=where,
         hint="convert one of them in the model, with tensor.to(dtype)",
     )

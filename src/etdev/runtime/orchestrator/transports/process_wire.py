@@ -234,7 +234,8 @@ class Channel(MoveOnly):
 class _Frame:
     """A message that is being sent.
 
-    The frame creates the message's shared memory. A queued message has no frame yet, so it needs no descriptor.
+    The frame creates the shared memory of a large message, which takes a file descriptor. A queued message takes none,
+    because it has no frame yet.
     """
 
     def __init__(self, message: Message, stamp: int) -> None:
