@@ -176,12 +176,13 @@ def aliases_first(
         if isinstance(call, m.DelegateCall)
         for value in effects.writes
     }
+    neighbors = neighbors or {}
     added_to: dict[int, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
-    for added, value in sorted((neighbors or {}).items()):
+    for added, value in sorted(neighbors.items()):
         added_to[value][added not in first].append(added)
     order: list[int] = []
-    for value in _by_first_use(plan) if reordered else range(len(plan.values)):
-        if value not in (neighbors or {}):
+    for value in _by_first_use(plan, neighbors) if reordered else range(len(plan.values)):
+        if value not in neighbors:
             before_it, behind_it = added_to[value]
             order += [*before_it, value, *behind_it]
     rank = {value: number for number, value in enumerate(order)}
@@ -198,12 +199,15 @@ def aliases_first(
     return [*early, *(value for value in order if value not in early)]
 
 
-def _by_first_use(plan: m.ExecutionPlan) -> list[int]:
-    """Return the values that no instruction refers to, then all other values in the order of their first uses."""
-    first = dict.fromkeys(plan.inputs, -1)
+def _by_first_use(plan: m.ExecutionPlan, neighbors: Mapping[int, int]) -> list[int]:
+    """Return the values that no instruction refers to, then all other values in the order of their first uses.
+
+    ``neighbors`` maps added tensors to original values. A use of an added tensor counts as a use of its original value.
+    """
+    first = {neighbors.get(value, value): -1 for value in plan.inputs}
     for position, call in enumerate(call for chain in plan.chains for call in chain.instructions):
         for value in (*arguments_of(call), *tensors(plan, arguments_of(call))):
-            first.setdefault(value, position)
+            first.setdefault(neighbors.get(value, value), position)
     return sorted(range(len(plan.values)), key=lambda value: (first.get(value, -2), value))
 
 
