@@ -17,6 +17,8 @@ PEAK = 0.97
 """An op is at the peak if the bytes in use during the op exceed this fraction of the peak."""
 _AFTER = 25
 """An estimate covers at most this many ops after a region. These ops may still use the region's outputs."""
+_PRODUCTS = 2
+"""Number of products of small matrices, in one op, that take about the time to start an op."""
 _ALIKE = 1.03
 """Ratio up to which two sizes count as approximately equal."""
 
@@ -45,10 +47,11 @@ class Choice:
     def rank(self, goal: int) -> tuple[int, int, int, int]:
         """Return a sort key. The choice with the lowest key is the best.
 
-        The key compares the remaining ops at the peak first, then the peak, then the added ops.
+        The key compares the remaining ops at the peak first, then the peak, then the time of the added ops.
         """
         level = round(math.log(max(self.peak, goal, 1), _ALIKE))
-        return self.full, -self.fewer if self.full else 0, level, self.added
+        products = self.region.cut_products * (self.pieces - 1)
+        return self.full, -self.fewer if self.full else 0, level, self.added + products // _PRODUCTS
 
 
 class Figures(NamedTuple):

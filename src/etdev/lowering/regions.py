@@ -52,6 +52,12 @@ class Region:
         return [source for source in every if source not in self.axes]
 
     @cached_property
+    def cut_products(self) -> int:
+        """Number of matrix products in batches whose matrices are tiled. Each tile computes all these products."""
+        shapes = [shape_of(node) or () for node, axis in self.axes.items() if kind_of(node) == "bmm" and axis > 0]
+        return sum(shape[0] for shape in shapes)
+
+    @cached_property
     def neighbours(self) -> Mapping[Node, Set[Node]]:
         """Inputs and users of each op of the region, including nodes outside of the region."""
         return {node: {*self.needs[node].axes, *node.users} for node in self.axes}

@@ -255,8 +255,10 @@ def _choose(estimates: Estimates, whole: Region, seed: Node, goal: int) -> Choic
 
 def _counts(region: Region) -> list[int]:
     """Return the numbers of tiles to try for a region, in ascending order."""
-    largest = max(map(nbytes, region.axes))
-    return [count for count in _COUNTS if count <= region.grains and largest >= count * _LEAST_BYTES] or [2]
+    largest, grains = max(map(nbytes, region.axes)), region.grains
+    found = [count for count in _COUNTS if count <= grains and largest >= count * _LEAST_BYTES] or [2]
+    # More tiles than these do not make the largest tile smaller.
+    return sorted({-(-grains // -(-grains // count)) for count in found})
 
 
 def _fewest(estimates: Estimates, region: Region, goal: int) -> Choice | None:

@@ -42,9 +42,9 @@ class Window:
         """
         self._opened = len(self._ops)
         self._add(Op("", (), 0))
-        outputs = region.outputs
+        outputs, largest = region.outputs, -(-region.grains // pieces)
         for node in region.axes:
-            self._add_piece(node, region, pieces, is_output=node in outputs)
+            self._add_piece(node, region, largest, is_output=node in outputs)
         at = self._occupancy.at
         self._add(Op("", tuple([self._place(at[node]) for node in region.inputs]), 0))
         for node in outputs:
@@ -53,7 +53,8 @@ class Window:
             whole = Op("cat", (self._at[at[node]],), size, runs_along=along, since=since)
             self._at[at[node]] = self._add(whole)
 
-    def _add_piece(self, node: Node, region: Region, pieces: int, *, is_output: bool) -> None:
+    def _add_piece(self, node: Node, region: Region, largest: int, *, is_output: bool) -> None:
+        """Add a tile of an op. ``largest`` is the number of grains of the largest tile."""
         at, sources = self._occupancy.at, []
         for source, axis in region.needs[node].axes.items():
             if source in region.axes or axis is None:
@@ -62,13 +63,13 @@ class Window:
             if (source, axis) not in self._slices:
                 along = self._is_run(source, axis)
                 planned = self._occupancy.ops[at[source]].is_planned
-                size = self._occupancy.whole(source) // pieces
+                size = self._occupancy.whole(source) * largest // region.grains
                 part = Op("slice_copy", (self._place(at[source]),), size, planned, along)
                 self._slices[source, axis] = self._add(part)
             sources.append(self._slices[source, axis])
         # If tiles cannot be stored in the whole output, all of them exist until they are concatenated.
         kept = is_output and not self._is_run(node, region.axes[node])
-        size = self._occupancy.whole(node) // (1 if kept else pieces)
+        size = self._occupancy.whole(node) * (region.grains if kept else largest) // region.grains
         since = self._opened if kept else None
         kind = "kept" if kept else kind_of(node)
         self._at[at[node]] = self._add(Op(kind, tuple(sources), size, since=since))
