@@ -5,10 +5,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from etdev.linker import LinkOptions, link_foreign
 from etdev.program import read, write
@@ -76,6 +79,22 @@ def _windows(x: Any, weight: Any) -> Any:
     return F.linear(mixed, weight).view(4, 4, 4, 4, 8).permute(0, 2, 1, 3, 4).reshape(16, 16, 8)
 
 
+def _stem(x: Any, weight: Any) -> Any:
+    return F.max_pool2d(F.relu(F.conv2d(x, weight, stride=2, padding=3)), 3, 2, 1)
+
+
+def _head(x: Any, wide: Any, narrow: Any) -> Any:
+    """A residual block of convolutions, of which one number per pixel remains."""
+    hidden = F.relu(F.conv2d(x, wide, padding=1))
+    return F.conv2d(hidden + F.avg_pool2d(F.pad(hidden, (1, 1, 1, 1)), 3, 1), narrow, dilation=2, padding=2)
+
+
+def _signal(x: Any, first: Any, second: Any) -> Any:
+    hidden = F.conv1d(x, first, stride=5)
+    hidden = F.layer_norm(hidden.transpose(1, 2), hidden.shape[1:2]).transpose(1, 2)
+    return F.conv1d(F.gelu(hidden), second, stride=3)
+
+
 def _both(x: Any, first: Any, second: Any) -> Any:
     """What is in the middle is returned too."""
     hidden = F.linear(x, first)
@@ -101,6 +120,9 @@ CASES = {
         (_random(64, 4, 1, 1),),
         less=3.0,
     ),
+    "rows of a stem": Case(_stem, _random(1, 3, 63, 40), (_random(24, 3, 7, 7),), less=1.7),
+    "rows with a skip": Case(_head, _random(1, 2, 50, 30), (_random(24, 2, 3, 3), _random(1, 24, 3, 3)), less=2.0),
+    "a signal": Case(_signal, _random(1, 1, 2003), (_random(32, 1, 10), _random(4, 32, 3)), less=3.0),
     "an output in the middle": Case(_both, _random(64, 32), (_random(256, 32), _random(32, 256)), less=1.2),
     "nothing to do": Case(lambda x: x + 1, _random(64, 64)),
     "all rows are needed": Case(lambda x, w: F.linear(x, w).cumsum(0).cumsum(1), _random(64, 32), (_random(64, 32),)),
@@ -142,6 +164,23 @@ def test_pieces_take_less_memory_and_compute_the_same(case: Case, tmp_path: Path
     expected = case.net(case.x)
     for value, reference in zip(found, expected if isinstance(expected, tuple) else [expected], strict=True):
         torch.testing.assert_close(value, reference, atol=1e-5 * float(reference.abs().max()), rtol=0)
+
+
+def test_tiles_of_a_batch_are_preferred_to_tiles_of_its_matrices() -> None:
+    """Each tile of the matrices computes a part of all products, and each part costs a call of the kernel."""
+    from etdev.lowering.estimates import Choice
+    from etdev.lowering.graph import Editor, FormSettings
+    from etdev.lowering.regions import grow_region
+
+    case = Case(lambda x, y: (x + 1).exp() @ (y * 2), _random(64, 16, 8), (_random(64, 8, 1),))
+    program = _lowered(case, pieces=False)[0].exported_program("forward")
+    editor = Editor(program, program.graph_module, FormSettings(frozenset(["tiling"])))
+    (product,) = editor.calls("bmm.default")
+    found = [grow_region(editor.occupancy(), product, axis) for axis in (0, 1)]
+    batch, matrices = (Choice(region, 8, full=0, fewer=1, peak=1000) for region in found if region is not None)
+
+    assert batch.added > matrices.added
+    assert batch.rank(0) < matrices.rank(0)
 
 
 def test_a_dynamic_expansion_stays_dynamic() -> None:
@@ -235,13 +274,19 @@ OPS: dict[str, Case] = {
     "convolution": Case(lambda x, w, b: F.conv2d(x, w, b, 2, 1), IMAGE, (_random(8, 6, 3, 3), _random(8))),
     "convolution of groups": Case(lambda x, w: F.conv2d(x, w, groups=3), IMAGE, (_random(12, 2, 3, 3),)),
     "convolution of pixels": Case(F.conv2d, IMAGE, (_random(8, 6, 1, 1),)),
+    "dilated convolution": Case(lambda x, w: F.conv2d(x, w, dilation=2, padding=3), IMAGE, (_random(4, 6, 3, 3),)),
+    "convolution of a signal": Case(lambda x, w: F.conv1d(x, w, stride=3, padding=1), BATCH, (_random(4, 6, 4),)),
     "pools": Case(lambda x: F.max_pool2d(x, 2) + F.avg_pool2d(x, 2), IMAGE),
+    "padded pools": Case(
+        lambda x: F.max_pool2d(x, 3, 1, 1) + F.max_pool2d(x, 3, 1, 1, dilation=2).sum() + F.avg_pool2d(x, 3, 1, 1),
+        IMAGE,
+    ),
     "larger images": Case(lambda x: F.interpolate(x, scale_factor=2, mode="nearest"), IMAGE),
     "reductions": Case(lambda x: x.sum(1).amax(-1) + x.mean((1, 3)), IMAGE),
     "parts": Case(
         lambda x: torch.cat([x[:, 1:3], x[:, ::2]], 1).split([2, 3], 1)[1] + x[:, :3].select(2, 1)[:, :, None], IMAGE
     ),
-    "padding": Case(lambda x: F.pad(x, (0, 0, 1, 2)), IMAGE),
+    "padding": Case(lambda x: F.pad(x, (0, 0, 1, 2)) + F.pad(x, (0, 0, 2, 1), value=2.0), IMAGE),
     "expansion": Case(lambda x: x.unsqueeze(1).expand(2, 5, 6, 8, 10) + 1, IMAGE),
     "rows of a table": Case(lambda x, w: F.embedding((x > 0).long(), w), ROWS, (_random(4, 6),)),
     "rows by index": Case(lambda x: x[(x[:4, :4] > 0).long()] + x[:, (x[0] > 0).long()].sum(), ROWS),
@@ -266,38 +311,99 @@ def test_pieces_of_an_op_make_up_its_output(case: Case) -> None:
         for axis in range(len(shape_of(node) or ())):
             what = needs(node, axis)
             for count in (2, 3):
-                if what is not None and what.grain % count == 0:
-                    pieces = [_piece(node, axis, what, values, number, count) for number in range(count)]
+                if what is not None and what.grain >= count:
+                    rows = (shape_of(node) or [])[axis] // what.grain
+                    bounds = [what.grain * number // count * rows for number in range(count + 1)]
+                    pieces = [_piece(node, axis, what, values, range(*pair)) for pair in pairwise(bounds)]
                     torch.testing.assert_close(torch.cat(pieces, axis), _first(values[node]), atol=1e-5, rtol=1e-5)
                     seen += 1
     assert seen
 
 
-def _piece(node: Any, axis: int, what: Any, values: dict[Any, Any], number: int, count: int) -> Any:
-    """One of so many equal pieces of an op's output, computed from pieces of its inputs."""
-    from etdev.lowering.axes import VIEWS, piece_arguments, shape_of
+def _piece(node: Any, axis: int, what: Any, values: dict[Any, Any], tile: range) -> Any:
+    """One tile of an op's output, computed from tiles of its inputs."""
+    from etdev.lowering.axes import VIEWS, piece_arguments
     from etdev.lowering.graph import edge
     from etdev.lowering.occupancy import kind_of
 
     def part(source: Any) -> Any:
         value, along = values[source], what.axes[source]
-        return value if along is None else value.chunk(count, along)[number].contiguous()
+        if along is None:
+            return value
+        wanted = what.source_range(source, tile)
+        found = value.narrow(along, wanted.start, len(wanted)).contiguous()
+        if what.halo is None or kind_of(node) == "constant_pad_nd":
+            return found
+        amounts = [0, 0] * (value.dim() - 1 - along) + list(what.halo.missing(tile, value.shape[along]))
+        return F.pad(found, amounts, value=what.halo.fill)
 
-    shape = shape_of(node)
-    assert shape is not None
-    given = piece_arguments(node, axis, shape[axis] // count, torch.fx.node.map_arg(node.args, part))
+    given = piece_arguments(node, axis, tile, torch.fx.node.map_arg(node.args, part))
     target = edge("view_copy.default") if kind_of(node) in VIEWS else node.target
     return _first(target(*given, **torch.fx.node.map_arg(node.kwargs, part)))
+
+
+CONVOLUTIONS = {name: CASES[name] for name in ("rows of a stem", "rows with a skip", "a signal", "channels")}
+
+
+@pytest.fixture(scope="module")
+def convolutions() -> dict[str, tuple[Any, list[Any]]]:
+    """Programs with convolutions, and their outputs."""
+    programs = {
+        name: _lowered(case, pieces=False)[0].exported_program("forward") for name, case in CONVOLUTIONS.items()
+    }
+    return {name: (program, _results(program, CONVOLUTIONS[name])) for name, program in programs.items()}
+
+
+def _results(program: Any, case: Case, graph: Any = None) -> list[Any]:
+    values = _values(program, case, graph)
+    (output,) = (node for node in (graph or program.graph).nodes if node.op == "output")
+    return [values[node] for node in output.all_input_nodes]
+
+
+@given(data=st.data())
+@settings(deadline=None, max_examples=25)
+def test_overlapping_tiles_of_any_part_compute_the_same(
+    convolutions: dict[str, tuple[Any, list[Any]]], data: st.DataObject
+) -> None:
+    """The ops of any part of a graph, along any axis, in any number of tiles."""
+    from etdev.lowering.axes import shape_of
+    from etdev.lowering.graph import Editor, FormSettings
+    from etdev.lowering.regions import grow_region, part_of
+    from etdev.lowering.tiles import rewrite_region
+
+    name = data.draw(st.sampled_from(list(convolutions)))
+    program, expected = convolutions[name]
+    editor = Editor(program, program.graph_module, FormSettings(frozenset(["tiling"]))).copy()
+    occupancy = editor.occupancy()
+    ops = [node for node in occupancy.nodes if node.op == "call_function" and node.target is not operator.getitem]
+    seed = data.draw(st.sampled_from(ops))
+    whole = grow_region(occupancy, seed, data.draw(st.integers(0, len(shape_of(seed) or [0]) - 1)))
+    assume(whole is not None)
+    order = list(whole.axes)
+    at = order.index(seed)
+    first, last = data.draw(st.integers(0, at)), data.draw(st.integers(at, len(order) - 1))
+    part = part_of(whole, order[first : last + 1], seed)
+    assume(part is not None and all(not isinstance(node.meta["val"], tuple) for node in part.outputs))
+    pieces = data.draw(st.integers(2, min(part.most_tiles, 12)))
+    assume(all(part.tile(number, pieces) is not None for number in range(pieces)))
+    inside = {occupancy.at[node] for node in part.axes}
+    others = set(range(min(inside), max(inside))) - inside
+    assume(not any(inside.intersection(occupancy.ops[index].sources) for index in others))
+
+    rewrite_region(editor, part, pieces)
+
+    for found, reference in zip(_results(program, CONVOLUTIONS[name], editor.graph), expected, strict=True):
+        torch.testing.assert_close(found, reference, atol=1e-5 * float(reference.abs().max()), rtol=0)
 
 
 def _first(value: Any) -> Any:
     return value[0] if isinstance(value, (tuple, list)) else value
 
 
-def _values(program: Any, case: Case) -> dict[Any, Any]:
-    """What each node of a graph is for the case's input."""
+def _values(program: Any, case: Case, graph: Any = None) -> dict[Any, Any]:
+    """What each node of a graph is for the case's input. The default is the program's graph."""
     values: dict[Any, Any] = {}
-    for node in program.graph.nodes:
+    for node in (graph or program.graph).nodes:
         if node.op == "placeholder":
             signature = program.graph_signature
             tables = (

@@ -8,10 +8,11 @@ products may add numbers in another order.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from etdev.lowering.graph import arguments, is_laid_out, value
+from etdev.lowering.halos import POOLING, Halo, halo_of, without_padding
 from etdev.lowering.occupancy import kind_of
 
 if TYPE_CHECKING:
@@ -35,6 +36,21 @@ class Needs(NamedTuple):
     """Maps each input to the axis along which the input is tiled, or to None if each tile needs the whole input."""
     grain: int
     """Number of equal slices, or *grains*, into which the axis can be cut. A tile consists of one or more grains."""
+    halo: Halo | None = None
+    """Windows over the first input along the axis, or None if each grain needs one grain of each tiled input."""
+    size: int = 0
+    """Number of elements of the output along the axis."""
+    sizes: Mapping[Node, int] = {}
+    """Number of elements of each tiled input along the input's axis."""
+    work: int = 0
+    """Estimate of the op's work: the number of products of a convolution; for other ops, of elements of the output."""
+
+    def source_range(self, source: Node, tile: range) -> range:
+        """Return the elements of a tiled input that a tile needs."""
+        known = self.sizes[source]
+        if self.halo is not None:
+            return self.halo.needed(tile, known)
+        return range(tile.start * known // self.size, tile.stop * known // self.size)
 
 
 def needs(node: Node, axis: int) -> Needs | None:
@@ -53,7 +69,7 @@ def needs(node: Node, axis: int) -> Needs | None:
     else:
         rule = _RULES.get(kind)
         found = None if rule is None else rule(node, axis, shape)
-    return found if found is not None and _is_sound(node, found) else None
+    return None if found is None else _with_sizes(node, found, shape, axis)
 
 
 def _is_known(node: Node) -> bool:
@@ -65,15 +81,24 @@ def _is_known(node: Node) -> bool:
     return name.startswith(("aten.", "dim_order_ops.", "getitem")) and name != "aten.view_copy.dtype"
 
 
-def _is_sound(node: Node, found: Needs) -> bool:
-    """Return True if ``found`` covers all inputs, and the axes of tiled inputs can be divided into the grains."""
+def _with_sizes(node: Node, found: Needs, shape: Sequence[int], axis: int) -> Needs | None:
+    """Add the sizes to the needs of an op.
+
+    Return None if ``found`` does not cover all inputs, or if the axis of a tiled input cannot be divided into the
+    grains.
+    """
     if any(source not in found.axes for source in node.all_input_nodes):
-        return False
+        return None
+    sizes = {}
     for source, along in found.axes.items():
+        if along is None:
+            continue
         known = shape_of(source)
-        if along is not None and (known is None or along >= len(known) or known[along] % found.grain):
-            return False
-    return True
+        if known is None or along >= len(known) or (found.halo is None and known[along] % found.grain):
+            return None
+        sizes[source] = known[along]
+    each = math.prod(value(arguments(node)[1]).shape[1:]) if kind_of(node) == "convolution" else 1
+    return found._replace(size=shape[axis], sizes=sizes, work=math.prod(shape) * each)
 
 
 def shape_of(node: Node) -> list[int] | None:
@@ -172,6 +197,8 @@ def _convolution(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
     is_pointwise = {*value(weight).shape[2:], *stride} == {1} and not any(padding)
     if axis == 0 or (axis > 1 and is_pointwise):
         return _along(shape, axis, (source, axis), (weight, None), (bias, None))
+    if axis > 1:
+        return _slid(node, axis, shape, (weight, None), (bias, None))
     if axis != 1 or transposed:
         return None
     if groups == 1:
@@ -179,9 +206,18 @@ def _convolution(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
     return _along(shape, axis, (source, 1), (weight, 0), (bias, 0), grain=groups)
 
 
+def _slid(node: Node, axis: int, shape: Sequence[int], *others: tuple[Any, None]) -> Needs | None:
+    """Return the inputs that a tile needs if windows slide along the axis."""
+    halo = halo_of(node, axis)
+    found = None if halo is None else _along(shape, axis, (arguments(node)[0], axis), *others)
+    return None if found is None else found._replace(halo=halo)
+
+
 def _image(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
     """Return the inputs that a tile needs if the op processes each image separately."""
-    return _along(shape, axis, (arguments(node)[0], axis)) if axis < len(shape) - 2 else None
+    if axis < len(shape) - 2:
+        return _along(shape, axis, (arguments(node)[0], axis))
+    return _slid(node, axis, shape) if kind_of(node) in POOLING else None
 
 
 def _reduced(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
@@ -238,7 +274,9 @@ def _joined(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
 def _padded(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
     source, amounts = arguments(node)[:2]
     place = 2 * (len(shape) - 1 - axis)
-    return None if any(amounts[place : place + 2]) else _along(shape, axis, (source, axis))
+    if any(amounts[place : place + 2]):
+        return _slid(node, axis, shape)
+    return _along(shape, axis, (source, axis))
 
 
 def _gathered(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
@@ -315,13 +353,24 @@ _RULES: dict[str, Callable[[Node, int, Sequence[int]], Needs | None]] = {
 """Maps each kind of op to its rule: a function that returns the inputs of a tile."""
 
 
-def piece_arguments(node: Node, axis: int, size: int, given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the arguments of the op that computes a tile of ``size`` elements along the axis.
+_SLIDING = POOLING | {"convolution", "constant_pad_nd"}
 
-    ``given`` contains the arguments of the whole op, with each tiled input replaced by its tile.
+
+def piece_arguments(node: Node, axis: int, tile: range, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the arguments of the op that computes a tile: the elements in ``tile`` along the axis.
+
+    ``given`` contains the arguments of the whole op, with each tiled input replaced by its tile. Inputs of convolutions
+    and poolings with a halo must be padded.
     """
-    kind, shape = kind_of(node), shape_of(node)
+    kind, shape, size = kind_of(node), shape_of(node), len(tile)
     assert shape is not None
+    halo = halo_of(node, axis) if kind in _SLIDING else None
+    if kind == "constant_pad_nd" and halo is not None:
+        place, whole = 2 * (len(shape) - 1 - axis), value(arguments(node)[0]).shape[axis]
+        amounts = [*given[1][:place], *halo.missing(tile, whole), *given[1][place + 2 :]]
+        return (given[0], amounts, *given[2:])
+    if halo is not None:
+        return without_padding(node, axis, given)
     if kind in VIEWS or kind == "expand_copy":
         return (given[0], [size if dim == axis else whole for dim, whole in enumerate(shape)])
     if kind == "convolution" and axis == 1 and given[8] > 1:

@@ -19,14 +19,12 @@ from itertools import pairwise
 from math import log
 from typing import TYPE_CHECKING
 
-from etdev.lowering.convolution_sizes import Convolution, sizes_of
+from etdev.lowering.convolution_sizes import BYTES, Convolution, sizes_of
 from etdev.lowering.graph import INSTRUCTION_BYTES, Editor, arguments, value
+from etdev.lowering.occupancy import kind_of
 
 if TYPE_CHECKING:
     from torch.fx import Node
-
-_BYTES = 4
-"""Number of bytes of a float32."""
 
 # Nanoseconds, measured in the stock runtime. _NAIVE: one multiplication in the portable kernel. _WALK: one element that
 # as_strided_copy writes. _PRODUCT: one multiplication in a matrix product. _SUM: one element of a broadcast sum or of a
@@ -41,6 +39,8 @@ The first limit exceeds the lowest possible memory by the same factor, to avoid 
 _MOST_PIECES = 256
 """Maximum number of tiles of a convolution. Each tile adds a few hundred bytes to the file."""
 
+_FEW_CALLS = 16
+"""Maximum number of kernel calls per sample, for the estimate of the memory that a convolution needs."""
 _WORTH = 1.5
 """Minimum estimated speedup for which a convolution is replaced."""
 
@@ -99,6 +99,27 @@ def price(editor: Editor) -> tuple[int, int]:
     return len(left), _cost(options, floor, _room(editor, options, floor))
 
 
+def workspace(node: Node, axis: int = 0, size: int | None = None) -> int:
+    """Return the bytes that a convolution needs besides its input and its output if it becomes products with few calls.
+
+    Return 0 for other ops, and for convolutions that keep the portable kernel. ``axis`` and ``size`` are for a tile of
+    ``size`` elements along an axis of the output.
+    """
+    if kind_of(node) != "convolution":
+        return 0
+    sizes = sizes_of(node)
+    if sizes is not None and size is not None:
+        sizes = sizes.tile(axis, size)
+    return 0 if sizes is None else _workspace(sizes)
+
+
+@cache
+def _workspace(sizes: Convolution) -> int:
+    ways = possible_ways(sizes, input_stays=False)
+    few = [way.memory for way in ways if way.calls <= _FEW_CALLS * sizes.samples]
+    return max(0, min(few) - sizes.input_bytes - sizes.output_bytes) if few else 0
+
+
 def _possible(editor: Editor) -> tuple[list[_Options], tuple[int, ...], int]:
     """Return ``(options, left, floor)``.
 
@@ -112,7 +133,7 @@ def _possible(editor: Editor) -> tuple[list[_Options], tuple[int, ...], int]:
     left: list[int] = []
     for node, found in sizes.items():
         freed = [arguments(node)[0]] if occupancy.ends_at(arguments(node)[0], node) else []
-        others = occupancy.during(node) - sum(value(item).numel() * _BYTES for item in [node, *freed])
+        others = occupancy.during(node) - sum(value(item).numel() * BYTES for item in [node, *freed])
         possible = possible_ways(found, input_stays=not freed)
         ways = [way for way in possible if others + way.memory <= editor.limit]
         if ways:
@@ -185,11 +206,11 @@ def _bandable(sizes: Convolution) -> int:
 
 def _way(sizes: Convolution, parts: int, bands: int, input_stays: bool) -> Pieces:
     area, grouped = sizes.rows * sizes.columns, sizes.groups > 1
-    output = sizes.outputs * area * _BYTES
-    source = sizes.channels * sizes.height * sizes.width * _BYTES
+    output = sizes.outputs * area * BYTES
+    source = sizes.channels * sizes.height * sizes.width * BYTES
     walked = 0 if sizes.is_product else sizes.channels * sizes.kernel[0] * sizes.kernel[1] * area
     split = bands * parts if grouped else bands
-    columns = walked * _BYTES / split
+    columns = walked * BYTES / split
     region = _region_bytes(sizes, bands) / (parts if grouped else 1) if any(sizes.padding) else 0
     # The unpadded input is in use until its last region is padded. With several bands, a region is first copied out of
     # the input.
@@ -204,7 +225,7 @@ def _way(sizes: Convolution, parts: int, bands: int, input_stays: bool) -> Piece
     time = (
         walked * _WALK * repeated
         + area * sizes.outputs * sizes.depth * _PRODUCT
-        + (region + cut) / _BYTES * split * repeated * _SUM
+        + (region + cut) / BYTES * split * repeated * _SUM
         + sizes.outputs * area * (sizes.bias + (bands > 1)) * _SUM
         + calls * _CALL
     )
@@ -214,11 +235,11 @@ def _way(sizes: Convolution, parts: int, bands: int, input_stays: bool) -> Piece
 
 
 def _padded_first(sizes: Convolution, parts: int, bands: int, input_stays: bool) -> Pieces:
-    source = sizes.samples * sizes.channels * sizes.height * sizes.width * _BYTES
-    padded = sizes.samples * sizes.channels * sizes.padded.height * sizes.padded.width * _BYTES
+    source = sizes.samples * sizes.channels * sizes.height * sizes.width * BYTES
+    padded = sizes.samples * sizes.channels * sizes.padded.height * sizes.padded.width * BYTES
     way = _way(sizes.padded, parts, bands, input_stays=False)
     memory = max(source + padded, way.memory + (source if input_stays else 0))
-    time = way.time + padded / _BYTES * _SUM + _CALL
+    time = way.time + padded / BYTES * _SUM + _CALL
     return replace(way, pads_first=True, memory=memory, time=time, calls=way.calls + 1)
 
 
@@ -227,7 +248,7 @@ def _region_bytes(sizes: Convolution, bands: int) -> int:
     dim = 0 if sizes.rows > 1 else 1
     extent = [sizes.reach(sizes.rows, 0), sizes.reach(sizes.columns, 1)]
     extent[dim] = sizes.reach(-(-_bandable(sizes) // bands), dim)
-    return sizes.channels * extent[0] * extent[1] * _BYTES
+    return sizes.channels * extent[0] * extent[1] * BYTES
 
 
 # Rewriting ------------------------------------------------------------------------------------------------------------

@@ -10,6 +10,8 @@ from etdev.lowering.graph import arguments, is_plain, value
 if TYPE_CHECKING:
     from torch.fx import Node
 
+BYTES = 4
+"""Number of bytes of a float32."""
 _SAMPLES = 8
 """Maximum number of samples in a batch. Each sample is convolved separately."""
 
@@ -57,6 +59,30 @@ class Convolution:
     def is_product(self) -> bool:
         """True if the convolution is a product of the weight and the unchanged input."""
         return (self.kernel, self.stride, self.padding) == ((1, 1), (1, 1), (0, 0))
+
+    @property
+    def input_bytes(self) -> int:
+        """Number of bytes of the input."""
+        return self.samples * self.channels * self.height * self.width * BYTES
+
+    @property
+    def output_bytes(self) -> int:
+        """Number of bytes of the output."""
+        return self.samples * self.outputs * self.rows * self.columns * BYTES
+
+    def tile(self, axis: int, size: int) -> Convolution:
+        """Return the sizes for a tile of ``size`` elements along an axis of the output.
+
+        Axis 0 counts samples and axis 1 channels. Axes from 2 on count positions; the input of such a tile is padded.
+        """
+        if axis == 0:
+            return replace(self, samples=size)
+        if axis == 1:
+            groups = max(self.groups * size // self.outputs, 1)
+            return replace(self, outputs=size, groups=groups, channels=self.channels * groups // self.groups)
+        if self.rows == 1 or axis == 3:
+            return replace(self, width=self.reach(size, 1), padding=(self.padding[0], 0))
+        return replace(self, height=self.reach(size, 0), padding=(0, self.padding[1]))
 
     @property
     def padded(self) -> Convolution:

@@ -6,17 +6,22 @@ import math
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from etdev.lowering.axes import is_whole
 from etdev.lowering.occupancy import Occupancy
 from etdev.lowering.regions import Region
 from etdev.lowering.window import Window
 
+if TYPE_CHECKING:
+    from torch.fx import Node
+
 PEAK = 0.97
 """An op is at the peak if the bytes in use during the op exceed this fraction of the peak."""
 _AFTER = 25
 """An estimate covers at most this many ops after a region. These ops may still use the region's outputs."""
+_MOST_REPEATED = 1.25
+"""Maximum factor by which the work of a region may increase because tiles overlap."""
 _PRODUCTS = 2
 """Number of products of small matrices, in one op, that take about the time to start an op."""
 _ALIKE = 1.03
@@ -62,10 +67,11 @@ class Figures(NamedTuple):
     peak: int
 
 
-Part: TypeAlias = tuple[tuple[tuple[int, int], ...], int, int]
-"""A tiling, as ``(ops, number of grains, number of tiles)``.
+Part: TypeAlias = tuple[tuple[tuple[int, int, int], ...], int]
+"""A tiling, as ``(ops, number of tiles)``.
 
-Each item of ``ops`` is ``(distance from the peak, axis)``. Ops are in the order of the graph, and distances count ops.
+Each item of ``ops`` is ``(distance from the peak, axis, number of grains)``. Ops are in the order of the graph, and
+distances count ops.
 """
 
 
@@ -90,7 +96,7 @@ class Estimates:
     def of(self, region: Region, pieces: int) -> Choice | None:
         """Return the tiling of a region with its estimated effect. Return None if the region cannot be tiled."""
         at, peak = self.occupancy.at, self.occupancy.peak_index
-        key = tuple([(at[node] - peak, axis) for node, axis in region.axes.items()]), region.grains, pieces
+        key = tuple([(at[node] - peak, axis, region.grains[node]) for node, axis in region.axes.items()]), pieces
         if key not in self.figures:
             begin, end = _stretch(self.occupancy, region)
             self.begin, self.end = min(self.begin, begin), max(self.end, end)
@@ -121,10 +127,13 @@ def _estimate(occupancy: Occupancy, region: Region, pieces: int, begin: int, end
     first = [index for index in others if index < last]
     if not outputs or not all(map(is_whole, outputs)) or _are_dependent(occupancy, first, inside):
         return None
+    tile = region.largest_tile(pieces)
+    if tile is None or not overlaps_little(region, pieces, tile) or not region.is_possible(pieces):
+        return None
     window = Window(occupancy, begin, end)
     for index in first:
         window.add_op(index)
-    window.add_region(region, pieces)
+    window.add_region(region, tile)
     for index in others[len(first) :]:
         window.add_op(index)
     limit = PEAK * lifetimes.bytes[occupancy.peak_index]
@@ -132,6 +141,22 @@ def _estimate(occupancy: Occupancy, region: Region, pieces: int, begin: int, end
     full = sum(size > limit for size in after)
     fewer = sum(size > limit for size in lifetimes.bytes[begin : end + 1]) - full
     return Figures(full, fewer, max((size for size in after if size <= limit), default=0))
+
+
+def overlaps_little(region: Region, pieces: int, tile: Mapping[Node, range] | None = None) -> bool:
+    """Return whether the work of a region increases little because tiles overlap.
+
+    If it increases too much, it also does with more tiles and with more ops. ``tile`` is the region's largest tile, if
+    it is known.
+    """
+    if not region.has_halo:
+        return True
+    tile = tile or region.largest_tile(pieces)
+    if tile is None:
+        return False
+    needs = [region.needs[node] for node in region.axes]
+    after = sum(what.work * len(tile[node]) * pieces / what.size for node, what in zip(region.axes, needs, strict=True))
+    return after <= _MOST_REPEATED * sum(what.work for what in needs)
 
 
 def _are_dependent(occupancy: Occupancy, others: Iterable[int], inside: Set[int]) -> bool:

@@ -95,7 +95,12 @@ FORMS: tuple[Form, ...] = (
         "tiling",
         stock="ops on whole tensors at the peak of the method",
         form="the same ops on one tile after another",
-        operators=("aten::slice_copy.Tensor_out", "aten::cat.out", "aten::view_copy.out"),
+        operators=(
+            "aten::slice_copy.Tensor_out",
+            "aten::cat.out",
+            "aten::view_copy.out",
+            "aten::constant_pad_nd.out",
+        ),
         library="optimized",
         measured="MLP with two layers: 64 inputs, 256 hidden units, 256 rows",
         gain=1,

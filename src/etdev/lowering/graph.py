@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from etdev.lowering.occupancy import Occupancy
+from etdev.lowering.occupancy import Occupancy, Workspace
 
 if TYPE_CHECKING:
     import torch
@@ -160,16 +160,17 @@ class Editor:
         """
         return self._is_top and node.op == "placeholder" and node.name in self._constants()
 
-    def occupancy(self, before: Occupancy | None = None) -> Occupancy:
+    def occupancy(self, before: Occupancy | None = None, workspace: Workspace | None = None) -> Occupancy:
         """Return the estimate of the memory in use during each op after the link.
 
-        ``before`` is an estimate of the same graph before a tiling. It makes this function faster.
+        ``before`` is an estimate of the same graph before a tiling. It makes this function faster. ``workspace``
+        returns the bytes that an op needs besides its inputs and its output; None means that no op needs any.
         """
         signature = self._program.graph_signature
         constants = {*self._constants(), *signature.inputs_to_buffers}
         # Inputs of a branch or a loop's body have their memory in the enclosing graph.
         given = (node.name for node in self.graph.nodes if node.op == "placeholder" and not self._is_top)
-        return Occupancy(self.graph, constants.union(given), before=before)
+        return Occupancy(self.graph, constants.union(given), before=before, workspace=workspace)
 
     def transpose_constant(self, node: Node) -> bool:
         """Replace a constant matrix by its transpose. If the matrix has other uses, return False and change nothing."""

@@ -12,7 +12,7 @@ import math
 from collections.abc import Container, Sequence
 from functools import cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from etdev.program.analysis.inplace import DEFAULT
 
@@ -41,6 +41,8 @@ class Op(NamedTuple):
     """True if a slice, or each part of a concatenation, is one contiguous run of bytes in the whole tensor."""
     since: int | None = None
     """Index of the op at which the output's memory begins to be in use. None means this op itself."""
+    workspace: int = 0
+    """Number of bytes in use only during the op, besides the bytes of its inputs and its output."""
 
 
 class Lifetimes:
@@ -68,7 +70,7 @@ class Lifetimes:
             if op.is_planned and self.home[at] == at:
                 change[self.first[at]] += op.nbytes
                 change[self.last[at] + 1] -= op.nbytes
-        self.bytes = list(accumulate(change[:-1]))
+        self.bytes = [size + op.workspace for size, op in zip(accumulate(change[:-1]), ops, strict=True)]
         """Number of bytes in use during each op."""
 
     def _settle(self, at: int, op: Op) -> None:
@@ -113,6 +115,17 @@ class Lifetimes:
         return at
 
 
+class Workspace(Protocol):
+    """A function that returns the bytes that an op needs besides its inputs and its output."""
+
+    def __call__(self, node: Node, axis: int = 0, size: int | None = None) -> int:
+        """Return the bytes for an op, or for a tile of ``size`` elements along an axis of the op's output."""
+
+
+def _no_workspace(node: Node, axis: int = 0, size: int | None = None) -> int:
+    return 0
+
+
 class Occupancy:
     """Number of bytes in use during each op of a graph. Inputs and outputs count.
 
@@ -121,13 +134,22 @@ class Occupancy:
     """
 
     def __init__(
-        self, graph: Graph, constants: Container[str], *, linked: bool = True, before: Occupancy | None = None
+        self,
+        graph: Graph,
+        constants: Container[str],
+        *,
+        linked: bool = True,
+        before: Occupancy | None = None,
+        workspace: Workspace | None = None,
     ) -> None:
         """Estimate the memory of a graph.
 
-        ``before`` is an estimate of the same graph before a tiling. It saves time.
+        ``before`` is an estimate of the same graph before a tiling. It saves time. ``workspace`` returns the bytes that
+        an op needs besides its inputs and its output; None means that no op needs any.
         """
         self._linked = linked
+        self.workspace: Workspace = workspace or _no_workspace
+        """Returns the bytes that an op, or a tile of an op, needs besides its inputs and its output."""
         self.nodes = list(graph.nodes)
         self.at = {node: index for index, node in enumerate(self.nodes)}
         known = {} if before is None else self._moved(before)
@@ -158,6 +180,7 @@ class Occupancy:
             nbytes=nbytes(node, first_only=self._linked and _has_useless_outputs(node)),
             is_planned=is_call or (node.op == "placeholder" and node.name not in constants),
             runs_along=not is_call or _runs_along(node),
+            workspace=self.workspace(node) if is_call else 0,
         )
 
     def _sources(self, node: Node) -> tuple[int, ...]:
@@ -179,7 +202,7 @@ class Occupancy:
                 continue
             if -1 in sources:
                 sources = self._sources(node)
-            found[node] = Op(op.kind, sources, op.nbytes, op.is_planned, op.runs_along, op.since)
+            found[node] = op._replace(sources=sources)
         return found
 
     def during(self, node: Node) -> int:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from etdev.lowering.convolution_sizes import BYTES
 from etdev.lowering.graph import INSTRUCTION_BYTES, Editor, arguments, is_plain, value
 from etdev.lowering.occupancy import nbytes
 
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 
 _MANY = 512
 """Minimum product of output elements and window elements for which shifted copies are faster than the kernel."""
-
-_BYTES = 4
-"""Number of bytes of a float32."""
 
 _MOST_PARTS = 16
 
@@ -55,7 +53,7 @@ class _Pool:
         """Return the peak bytes of a tile if there are ``parts`` tiles. The whole input and output do not count."""
         (height, width), columns = self.padded, self.output[1]
         # Memory holds the padded image, and two copies of it that are as wide as the output.
-        return -(-self.images // parts) * height * (width + 2 * columns) * _BYTES
+        return -(-self.images // parts) * height * (width + 2 * columns) * BYTES
 
 
 def pool_by_shifts(editor: Editor) -> int:
@@ -78,6 +76,13 @@ def pool_by_shifts(editor: Editor) -> int:
                 editor.replace(result, new)
                 done += 1
     return done
+
+
+def estimate_calls(node: Node) -> int:
+    """Return about how many ops replace a pooling, without tiles."""
+    source, kernel = arguments(node)[:2]
+    is_small = nbytes(node, first_only=True) // BYTES * math.prod(kernel) < _MANY
+    return 1 if is_small or not is_plain(source) else 2 * sum(_pair(kernel))
 
 
 def _maximum(node: Node) -> Node | None:

@@ -37,8 +37,83 @@ class Region:
     """Maps each op to the axis along which its output is tiled. The ops are in the order of the graph."""
     needs: Mapping[Node, Needs]
     """Maps each op to the inputs that a tile of the op needs."""
-    grains: int
-    """Number of equal slices into which all axes can be cut. This is the maximum number of tiles."""
+    grains: Mapping[Node, int]
+    """Maps each op to the number of equal slices, or *grains*, into which its axis can be cut.
+
+    The number is the same for all ops that are connected without a halo.
+    """
+
+    @classmethod
+    def of(cls, ops: Iterable[tuple[Node, int, int]]) -> Region:
+        """Return a region from its ops, each given as ``(op, axis, number of grains)``, in the order of the graph."""
+        every = list(ops)
+        found = {node: needs(node, axis) for node, axis, _ in every}
+        return cls(
+            {node: axis for node, axis, _ in every},
+            {node: what for node, what in found.items() if what is not None},
+            {node: grains for node, _, grains in every},
+        )
+
+    @cached_property
+    def most_tiles(self) -> int:
+        """Maximum number of tiles."""
+        return min((self.grains[node] for node in self.outputs), default=0)
+
+    @cached_property
+    def has_halo(self) -> bool:
+        """True if tiles of some op overlap."""
+        return any(self.needs[node].halo is not None for node in self.axes)
+
+    def own(self, node: Node, number: int, pieces: int) -> range:
+        """Return the elements of an op's output that tile ``number`` out of ``pieces`` tiles contributes."""
+        grains = self.grains[node]
+        rows = self.needs[node].size // grains
+        return range(grains * number // pieces * rows, grains * (number + 1) // pieces * rows)
+
+    def tile(self, number: int, pieces: int) -> dict[Node, range] | None:
+        """Return the elements that a tile of each op computes, along the op's axis, with halos.
+
+        Return None if a tile would be empty.
+        """
+        nodes = self.outputs if self.has_halo else self.axes
+        return self._with_halos({node: self.own(node, number, pieces) for node in nodes})
+
+    def largest_tile(self, pieces: int) -> dict[Node, range] | None:
+        """Return the elements of a tile in the middle that is at least as large as all tiles.
+
+        Return None if a tile would be empty.
+        """
+        own = {}
+        for node in self.outputs if self.has_halo else self.axes:
+            grains = self.grains[node]
+            rows, most = self.needs[node].size // grains, -(-grains // pieces)
+            begin = (grains - most) // 2 * rows
+            own[node] = range(begin, begin + most * rows)
+        return self._with_halos(own)
+
+    def is_possible(self, pieces: int) -> bool:
+        """Return False if a tile would be empty. Only tiles at the borders, which may consist of padding, can be."""
+        return not self.has_halo or all(self.tile(number, pieces) is not None for number in (0, pieces - 1))
+
+    def _with_halos(self, own: dict[Node, range]) -> dict[Node, range] | None:
+        """Return the elements that a tile of each op computes if the tiles of outputs contain the elements ``own``."""
+        if not self.has_halo:
+            return own
+        found: dict[Node, range] = {}
+        for node in reversed(list(self.axes)):
+            what = self.needs[node]
+            known = own.get(node)
+            begin, end = (what.size, 0) if known is None else (known.start, known.stop)
+            for user in node.users:
+                if user in found:
+                    wanted = self.needs[user].source_range(node, found[user])
+                    begin, end = min(begin, wanted.start), max(end, wanted.stop)
+            rows = what.size // self.grains[node]
+            begin, end = begin // rows * rows, -(-end // rows) * rows
+            if begin >= end:
+                return None
+            found[node] = range(begin, end)
+        return found
 
     @cached_property
     def outputs(self) -> list[Node]:
@@ -54,7 +129,7 @@ class Region:
     @cached_property
     def cut_products(self) -> int:
         """Number of matrix products in batches whose matrices are tiled. Each tile computes all these products."""
-        shapes = [shape_of(node) or () for node, axis in self.axes.items() if kind_of(node) == "bmm" and axis > 0]
+        shapes = [shape_of(node) or [0] for node, axis in self.axes.items() if kind_of(node) == "bmm" and axis > 0]
         return sum(shape[0] for shape in shapes)
 
     @cached_property
@@ -72,20 +147,49 @@ def grow_region(occupancy: Occupancy, seed: Node, axis: int) -> Region | None:
     """Return the region around ``seed`` for tiling the output of ``seed`` along the axis, or None if there is none."""
     axes: dict[Node, int] = {}
     found: dict[Node, Needs] = {}
-    grains = (shape_of(seed) or [0])[axis]
+    grains = _Grains()
     todo = [(seed, axis)]
     for node, own in todo:
         if node in axes or abs(occupancy.at[node] - occupancy.at[seed]) > REACH:
             continue
         what = _fits(occupancy, node, own, axes, found)
-        if what is None or math.gcd(grains, what.grain) < 2:
+        if what is None or not grains.add(node, what, found):
             continue
-        grains = math.gcd(grains, what.grain)
         axes[node], found[node] = own, what
         todo += [(source, along) for source, along in what.axes.items() if along is not None]
         todo += [(user, along) for user in node.users for along in _axes_for(occupancy, user, node, own)]
     order = sorted(axes, key=lambda node: occupancy.at[node])
-    return Region({node: axes[node] for node in order}, found, grains) if seed in axes else None
+    if seed not in axes:
+        return None
+    return Region({node: axes[node] for node in order}, found, {node: grains.of(node) for node in order})
+
+
+class _Grains:
+    """Numbers of grains of ops. Ops that are connected without a halo form a group, which has one number."""
+
+    def __init__(self) -> None:
+        self._group: dict[Node, list[Node]] = {}
+        self._grains: dict[int, int] = {}
+
+    def of(self, node: Node) -> int:
+        """Return the number of grains of an op that was added."""
+        return self._grains[id(self._group[node])]
+
+    def add(self, node: Node, what: Needs, others: Mapping[Node, Needs]) -> bool:
+        """Add an op. Return False and change nothing if its axis and its group's axes have no common grains.
+
+        ``others`` maps the ops that were added before to the inputs that a tile of each needs.
+        """
+        near = [] if what.halo else [source for source, along in what.axes.items() if along is not None]
+        near += [user for user in node.users if user in others and others[user].halo is None]
+        groups = {id(group): group for other in near if (group := self._group.get(other)) is not None}
+        grains = math.gcd(what.grain, *(self._grains[key] for key in groups))
+        if grains < 2:
+            return False
+        merged = [node, *(other for group in groups.values() for other in group)]
+        self._group.update(dict.fromkeys(merged, merged))
+        self._grains[id(merged)] = grains
+        return True
 
 
 def _needs(occupancy: Occupancy, node: Node, axis: int) -> Needs | None:
@@ -144,4 +248,4 @@ def part_of(whole: Region, chosen: Iterable[Node], seed: Node) -> Region | None:
         return None
     if any(node in connected and source not in connected for node, source in whole.selections):
         return None
-    return Region(axes, whole.needs, whole.grains)
+    return Region(axes, whole.needs, whole.grains)  # Numbers of grains of other ops do no harm.

@@ -11,7 +11,6 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from etdev.lowering.axes import needs
 from etdev.lowering.estimates import Choice, Estimates, Figures, Part
 from etdev.lowering.occupancy import Occupancy
 from etdev.lowering.regions import REACH, Region
@@ -24,9 +23,8 @@ if TYPE_CHECKING:
 class _Chosen:
     """A chosen tiling that applies to any graph: ops are identified by their distance from the peak."""
 
-    axes: tuple[tuple[int, int], ...]
-    """Each op of the region, as ``(distance from the peak, tiled axis)``."""
-    grains: int
+    ops: tuple[tuple[int, int, int], ...]
+    """Each op of the region, as ``(distance from the peak, tiled axis, number of grains)``."""
     pieces: int
     figures: Figures
 
@@ -54,9 +52,9 @@ class Known:
         found = self.choices[goal]
         if found is None:
             return None
-        axes = {occupancy.nodes[occupancy.peak_index + distance]: axis for distance, axis in found.axes}
-        needed = {node: what for node, axis in axes.items() if (what := needs(node, axis)) is not None}
-        return Choice(Region(axes, needed, found.grains), found.pieces, *found.figures)
+        nodes, peak = occupancy.nodes, occupancy.peak_index
+        region = Region.of((nodes[peak + distance], axis, grains) for distance, axis, grains in found.ops)
+        return Choice(region, found.pieces, *found.figures)
 
 
 class Repeats:
@@ -89,9 +87,10 @@ class Repeats:
         known.figures = estimates.figures
         known.choices[goal] = None
         if choice is not None:
-            axes = tuple((occupancy.at[node] - peak, axis) for node, axis in choice.region.axes.items())
+            region = choice.region
+            ops = tuple((occupancy.at[node] - peak, axis, region.grains[node]) for node, axis in region.axes.items())
             figures = Figures(choice.full, choice.fewer, choice.peak)
-            known.choices[goal] = _Chosen(axes, choice.region.grains, choice.pieces, figures)
+            known.choices[goal] = _Chosen(ops, choice.pieces, figures)
         self._extents[_kind(occupancy)][known.before, known.after] = None
         key = self._key(occupancy, known.before, known.after)
         self._known.setdefault(key, Known()).add(known)

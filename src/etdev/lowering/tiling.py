@@ -12,19 +12,21 @@ peak until it cannot lower the peak further.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from etdev.lowering import convolution
-from etdev.lowering.axes import VIEWS, needs, piece_arguments, shape_of
-from etdev.lowering.estimates import PEAK, Choice, Estimates
-from etdev.lowering.graph import INSTRUCTION_BYTES, Editor, arguments
-from etdev.lowering.occupancy import Occupancy, kind_of, nbytes
+from etdev.lowering import convolution, pooling
+from etdev.lowering.axes import VIEWS, needs, shape_of
+from etdev.lowering.estimates import PEAK, Choice, Estimates, overlaps_little
+from etdev.lowering.graph import INSTRUCTION_BYTES, Editor
+from etdev.lowering.halos import POOLING
+from etdev.lowering.occupancy import Occupancy, Workspace, kind_of
 from etdev.lowering.regions import Region, grow_region, part_of
 from etdev.lowering.repeats import Repeats
+from etdev.lowering.tiles import rewrite_region
 
 if TYPE_CHECKING:
     from torch.fx import Graph, Node
@@ -56,35 +58,34 @@ _LEAST_BYTES = 1_024
 class _Step:
     """A tiling of a region. Ops are represented by their indices in the graph."""
 
-    axes: tuple[tuple[int, int], ...]
-    """Index and axis of each op."""
-    grains: int
+    ops: tuple[tuple[int, int, int], ...]
+    """Index, axis and number of grains of each op."""
     pieces: int
 
     @classmethod
     def of(cls, choice: Choice, at: Mapping[Node, int]) -> _Step:
         """Return the step that tiles the region of a choice; ``at`` maps the graph's ops to indices."""
-        axes = tuple((at[node], axis) for node, axis in choice.region.axes.items())
-        return cls(axes, choice.region.grains, choice.pieces)
+        region = choice.region
+        return cls(tuple((at[node], axis, region.grains[node]) for node, axis in region.axes.items()), choice.pieces)
 
     def region(self, nodes: Sequence[Node]) -> Region:
         """Return the step's region in a graph. ``nodes`` are the graph's nodes, in order."""
-        axes = {nodes[index]: axis for index, axis in self.axes}
-        found = {node: needs(node, axis) for node, axis in axes.items()}
-        return Region(axes, {node: what for node, what in found.items() if what is not None}, self.grains)
+        return Region.of((nodes[index], axis, grains) for index, axis, grains in self.ops)
 
 
 def tile(editor: Editor) -> int:
     """Tile ops as the settings require. Return the number of tiled ops."""
     if editor.settings.tiling == "off":
         return 0
-    tilings = _Tilings(editor)
-    goals = tilings.goals()
-    found = next(goals, None) if editor.settings.tiling == "always" else _cheapest(editor, goals)
+    searches = [_Tilings(editor)]
+    if "convolution" in editor.settings.names and any(map(convolution.workspace, editor.calls("convolution.default"))):
+        searches.append(_Tilings(editor, convolution.workspace))
+    goals = [search.goals() for search in searches]
+    found = _smallest(editor, goals) if editor.settings.tiling == "always" else _cheapest(editor, goals)
     for step in found.steps if found else ():
-        _rewrite(editor, step.region(list(editor.graph.nodes)), step.pieces)
+        rewrite_region(editor, step.region(list(editor.graph.nodes)), step.pieces)
     editor.is_tiled |= found is not None
-    return 0 if found is None else sum(len(step.axes) for step in found.steps)
+    return 0 if found is None else sum(len(step.ops) for step in found.steps)
 
 
 class _Tiling(NamedTuple):
@@ -99,18 +100,24 @@ class _Tiling(NamedTuple):
 
 
 class _Tilings:
-    """Tilings of one graph. Results are stored in :attr:`Editor.known`, where editors of equal graphs find them."""
+    """Tilings of one graph. Results are stored in :attr:`Editor.known`, where editors of equal graphs find them.
 
-    def __init__(self, editor: Editor) -> None:
-        self._editor = editor
-        occupancy = editor.occupancy()
+    ``workspace`` returns the bytes that an op needs besides its inputs and its output; None means that no op needs any.
+    """
+
+    def __init__(self, editor: Editor, workspace: Workspace | None = None) -> None:
+        self._editor, self._workspace = editor, workspace
+        occupancy = editor.occupancy(workspace=workspace)
         self._peak = occupancy.peak()
         # The names of the inputs tell which of them are constants.
         inputs = tuple(node.name for node in occupancy.nodes if node.op == "placeholder")
         self._identity = inputs, _identity(occupancy)
 
     def goals(self) -> Iterator[_Tiling]:
-        """Yield a tiling for each goal for the peak that tiling can reach, lowest goal first."""
+        """Yield a tiling for each goal for the peak, lowest goal first.
+
+        Some tilings miss their goal slightly. They are left out if memory counts more than the number of ops.
+        """
         lowest = self._known("lowest peak", self._lowest_peak)
         if lowest is None:
             return
@@ -118,8 +125,8 @@ class _Tilings:
         # Begin a little above the lowest reachable peak. Tiling ops below that peak would gain nothing.
         goal = int(_ENOUGH * lowest)
         while goal < self._peak:
-            found = self._known(goal, partial(_lowered, self._editor, goal, _MOST_ADDED))
-            if found.steps and found.peak <= goal:
+            found = self._known(goal, partial(self._lowered, goal, _MOST_ADDED))
+            if found.steps and (is_wide or found.peak <= goal):
                 yield found
             goal = int(goal * (_WIDE_STEP if is_wide else _STEP))
 
@@ -131,49 +138,79 @@ class _Tilings:
 
     def _lowest_peak(self) -> int | None:
         """Return the lowest peak that tiling can reach, or None if tiling cannot lower the peak."""
-        found = _lowered(self._editor, 0, _MOST_TRIED)
+        found = self._lowered(0, _MOST_TRIED)
         return found.peak if found.steps else None
 
+    def _lowered(self, goal: int, most_added: int) -> _Tiling:
+        """Lower the peak of a copy of the graph to the goal, or as close as possible."""
+        trial = self._editor.copy()
+        steps = tuple(_Step.of(choice, at) for choice, at in _search(trial, goal, most_added, self._workspace))
+        return _Tiling(steps, trial.occupancy(workspace=self._workspace).peak(), trial.graph)
 
-def _cheapest(editor: Editor, goals: Iterable[_Tiling]) -> _Tiling | None:
+
+def _smallest(editor: Editor, goals: Iterable[Iterator[_Tiling]]) -> _Tiling | None:
+    """Return the tiling with the least memory among the first of each search.
+
+    Return None if it reduces neither the memory nor the number of slow kernels.
+    """
+    first = [found for search in goals if (found := next(search, None)) is not None]
+    return min((None, *first), key=lambda goal: _memory(editor.on(goal.graph) if goal else editor))
+
+
+def _memory(editor: Editor) -> tuple[int, int]:
+    """Return the number of slow convolutions, and the estimated peak in bytes."""
+    left, _ = convolution.price(editor)
+    return left, editor.occupancy().peak()
+
+
+def _cheapest(editor: Editor, goals: Iterable[Iterator[_Tiling]]) -> _Tiling | None:
     """Return the best of the tilings, or None if the graph without tiling is better than all of them.
 
     The criteria, in order: the fewest bytes above the method's room, the fewest slow convolutions, and the fewest bytes
     of memory and instructions.
     """
-    return min((None, *goals), key=lambda goal: _price(editor.on(goal.graph) if goal else editor))
+    best, least = None, _price(editor)
+    for search in goals:
+        for found in search:
+            price = _price(editor.on(found.graph))
+            if price < least:
+                best, least = found, price
+            missing, left, size = least
+            # Higher goals need more memory than the best tiling needs with its instructions.
+            if not missing and not left and found.peak > _WIDE_STEP * size:
+                break
+    return best
 
 
 def _price(editor: Editor) -> tuple[int, int, int]:
     left, size = convolution.price(editor)
     room = editor.settings.room
     missing = 0 if room is None else max(0, editor.occupancy().peak() - room)
-    ops = sum(node.op == "call_function" and kind_of(node) not in _FREE for node in editor.graph.nodes)
+    calls = (node for node in editor.graph.nodes if node.op == "call_function")
+    shifts = POOLING if "pooling" in editor.settings.names else frozenset()
+    ops = sum(
+        pooling.estimate_calls(node) if (kind := kind_of(node)) in shifts else kind not in _FREE for node in calls
+    )
     return missing, left, size + INSTRUCTION_BYTES * ops
 
 
-def _lowered(editor: Editor, goal: int, most_added: int) -> _Tiling:
-    """Lower the peak of a copy of the graph to the goal, or as close as possible."""
-    trial = editor.copy()
-    steps = tuple(_Step.of(choice, at) for choice, at in _search(trial, goal, most_added))
-    return _Tiling(steps, trial.occupancy().peak(), trial.graph)
-
-
-def _search(editor: Editor, goal: int, most_added: int) -> Iterator[tuple[Choice, Mapping[Node, int]]]:
+def _search(
+    editor: Editor, goal: int, most_added: int, workspace: Workspace | None
+) -> Iterator[tuple[Choice, Mapping[Node, int]]]:
     """Tile regions until the peak is at the goal, or cannot be lowered further.
 
     Yield each tiled region, with the indices that the graph's ops had just before that tiling.
     """
-    added, occupancy = 0, editor.occupancy()
-    repeats = editor.known.setdefault("repeats", Repeats())
+    added, occupancy = 0, editor.occupancy(workspace=workspace)
+    repeats = editor.known.setdefault(("repeats", workspace is None), Repeats())
     while (highest := _peak_of(occupancy)) > (goal, 0):
         choice = _best(occupancy, goal, repeats)
         if choice is None or added + choice.added > most_added:
             break
-        _rewrite(editor, choice.region, choice.pieces)
+        rewrite_region(editor, choice.region, choice.pieces)
         yield choice, occupancy.at
         added += choice.added
-        occupancy = editor.occupancy(occupancy)
+        occupancy = editor.occupancy(occupancy, workspace)
         if _peak_of(occupancy) >= highest:
             break
 
@@ -237,28 +274,54 @@ def _choose(estimates: Estimates, whole: Region, seed: Node, goal: int) -> Choic
     The part includes ``seed``. Its ops are neighbours in the order of the graph.
     """
     order = list(whole.axes)
-    first = last = order.index(seed)
-    most = _counts(whole)[-1]
+    first = last = at = order.index(seed)
+    most = max(_counts(estimates, whole), default=2)
+
+    @cache
+    def part(begin: int, end: int) -> Region | None:
+        return part_of(whole, order[begin : end + 1], seed)
 
     @cache
     def cost(begin: int, end: int) -> tuple[float, ...]:
-        part = part_of(whole, order[begin : end + 1], seed)
-        choice = None if part is None else estimates.of(part, most)
+        found = part(begin, end)
+        choice = None if found is None else _finest(estimates, found, most)
         return (math.inf,) if choice is None else choice.rank(goal)
 
     for _ in range(2):
-        first = min(range(last + 1), key=lambda begin: cost(begin, last))
-        last = min(range(first, len(order)), key=lambda end: cost(first, end))
-    part = part_of(whole, order[first : last + 1], seed)
-    return None if part is None else _fewest(estimates, part, goal)
+        begins = _possible((begin, part(begin, last)) for begin in reversed(range(at + 1)))
+        first = min(reversed(begins), key=lambda begin: cost(begin, last))
+        ends = _possible((end, part(first, end)) for end in range(at, len(order)))
+        last = min(ends, key=lambda end: cost(first, end))
+    found = part(first, last)
+    return None if found is None else _fewest(estimates, found, goal)
 
 
-def _counts(region: Region) -> list[int]:
+def _possible(parts: Iterable[tuple[int, Region | None]]) -> list[int]:
+    """Return the keys of parts of a region, each of which contains the one before, until tiles overlap too much."""
+    found = []
+    for key, part in parts:
+        found.append(key)
+        if part is not None and not overlaps_little(part, 2):
+            break
+    return found
+
+
+def _finest(estimates: Estimates, region: Region, most: int) -> Choice | None:
+    """Return the choice with the most tiles that is possible. Only overlapping tiles limit the number further."""
+    if not region.has_halo:
+        return estimates.of(region, most)
+    counts = [count for count in _counts(estimates, region) if count <= most]
+    possible = bisect_left(counts, x=True, key=lambda count: not overlaps_little(region, count))
+    found = (estimates.of(region, count) for count in reversed(counts[:possible]))
+    return next((choice for choice in found if choice is not None), None)
+
+
+def _counts(estimates: Estimates, region: Region) -> list[int]:
     """Return the numbers of tiles to try for a region, in ascending order."""
-    largest, grains = max(map(nbytes, region.axes)), region.grains
+    largest, grains = max(map(estimates.occupancy.whole, region.axes)), region.most_tiles
     found = [count for count in _COUNTS if count <= grains and largest >= count * _LEAST_BYTES] or [2]
     # More tiles than these do not make the largest tile smaller.
-    return sorted({-(-grains // -(-grains // count)) for count in found})
+    return sorted({-(-grains // -(-grains // count)) for count in found}) if grains > 1 else []
 
 
 def _fewest(estimates: Estimates, region: Region, goal: int) -> Choice | None:
@@ -267,7 +330,7 @@ def _fewest(estimates: Estimates, region: Region, goal: int) -> Choice | None:
     Return None if the region cannot be tiled.
     """
     best: Choice | None = None
-    for count in _counts(region):
+    for count in _counts(estimates, region):
         found = estimates.of(region, count)
         if found is None:
             continue
@@ -276,64 +339,3 @@ def _fewest(estimates: Estimates, region: Region, goal: int) -> Choice | None:
         if best.full == 0 and best.peak <= goal:
             break
     return best
-
-
-# Rewriting ------------------------------------------------------------------------------------------------------------
-
-
-def _rewrite(editor: Editor, region: Region, pieces: int) -> None:
-    """Replace each op of a region by its tiles. ``pieces`` is the number of tiles of each op."""
-    nodes, outputs = list(region.axes), region.outputs
-    made: dict[Node, list[Node]] = {node: [] for node in outputs}
-    bounds = [region.grains * number // pieces for number in range(pieces + 1)]
-    for begin, end in pairwise(bounds):
-        piece = _Piece(editor, region, begin, end)
-        for node in nodes:
-            with editor.before(nodes[-1], line=node):
-                new = piece.make(node)
-            if node in made:
-                made[node].append(new)
-    for node in outputs:
-        with editor.before(nodes[-1], line=node):
-            whole = editor.call("cat.default", made[node], region.axes[node])
-        editor.redirect(node, whole, region.axes)
-    for node in reversed(nodes):
-        editor.graph.erase_node(node)
-
-
-class _Piece:
-    """One tile of each op of a region, for the grains from ``begin`` to ``end`` (exclusive)."""
-
-    def __init__(self, editor: Editor, region: Region, begin: int, end: int) -> None:
-        self._editor, self._region, self._begin, self._end = editor, region, begin, end
-        self._made: dict[Node, Node] = {}
-        self._slices: dict[tuple[Node, int], Node] = {}
-
-    def make(self, node: Node) -> Node:
-        """Insert the tile of an op and return it. The tiles of the op's inputs must exist."""
-        from torch.fx.node import map_arg
-
-        axes, axis = self._region.needs[node].axes, self._region.axes[node]
-        given: tuple[Any, ...] = map_arg(arguments(node), lambda source: self._input(source, axes[source]))
-        kwargs = map_arg(dict(node.kwargs), lambda source: self._input(source, axes[source]))
-        begin, end = self._range(node, axis)
-        changed = piece_arguments(node, axis, end - begin, given)
-        target = "view_copy.default" if kind_of(node) in VIEWS else node.target
-        self._made[node] = made = self._editor.call(target, *changed, **kwargs)
-        return made
-
-    def _input(self, source: Node, axis: int | None) -> Node:
-        if source in self._made:
-            return self._made[source]
-        if axis is None:
-            return source
-        if (source, axis) not in self._slices:
-            part = self._editor.call("slice_copy.Tensor", source, axis, *self._range(source, axis))
-            self._slices[source, axis] = part
-        return self._slices[source, axis]
-
-    def _range(self, node: Node, axis: int) -> tuple[int, int]:
-        shape = shape_of(node)
-        assert shape is not None
-        rows = shape[axis] // self._region.grains
-        return self._begin * rows, self._end * rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from etdev.lowering.axes import shape_of
@@ -26,25 +27,26 @@ class Window:
         """Maps indices of added ops in the graph to their indices in this window."""
         self._homes: dict[int, int] = {}
         """Maps the index of an op that owns memory, in the graph, to the index of that memory in this window."""
-        self._slices: dict[tuple[Node, int], int] = {}
+        self._slices: dict[tuple[Node, int, range], int] = {}
         self._opened = 0
 
     def add_op(self, index: int) -> None:
         """Add an unchanged op of the graph."""
         op = self._occupancy.ops[index]
         sources = tuple([self._place(source) for source in op.sources])
-        self._at[index] = self._add(Op(op.kind, sources, op.nbytes, op.is_planned, op.runs_along, op.since))
+        self._at[index] = self._add(op._replace(sources=sources))
 
-    def add_region(self, region: Region, pieces: int) -> None:
+    def add_region(self, region: Region, tile: Mapping[Node, range]) -> None:
         """Add the tiles of a region. In this estimate, a single tile represents all tiles.
 
-        Inputs and outputs of the region exist as a whole from the first to the last tile.
+        ``tile`` maps each op to the elements of its output, along the op's axis, that the tile computes. Inputs and
+        outputs of the region exist as a whole from the first to the last tile.
         """
         self._opened = len(self._ops)
         self._add(Op("", (), 0))
-        outputs, largest = region.outputs, -(-region.grains // pieces)
+        outputs = region.outputs
         for node in region.axes:
-            self._add_piece(node, region, largest, is_output=node in outputs)
+            self._add_piece(node, region, tile, is_output=node in outputs)
         at = self._occupancy.at
         self._add(Op("", tuple([self._place(at[node]) for node in region.inputs]), 0))
         for node in outputs:
@@ -53,26 +55,32 @@ class Window:
             whole = Op("cat", (self._at[at[node]],), size, runs_along=along, since=since)
             self._at[at[node]] = self._add(whole)
 
-    def _add_piece(self, node: Node, region: Region, largest: int, *, is_output: bool) -> None:
-        """Add a tile of an op. ``largest`` is the number of grains of the largest tile."""
+    def _add_piece(self, node: Node, region: Region, tile: Mapping[Node, range], *, is_output: bool) -> None:
         at, sources = self._occupancy.at, []
         for source, axis in region.needs[node].axes.items():
-            if source in region.axes or axis is None:
-                sources.append(self._place(at[source]))
-                continue
-            if (source, axis) not in self._slices:
-                along = self._is_run(source, axis)
-                planned = self._occupancy.ops[at[source]].is_planned
-                size = self._occupancy.whole(source) * largest // region.grains
-                part = Op("slice_copy", (self._place(at[source]),), size, planned, along)
-                self._slices[source, axis] = self._add(part)
-            sources.append(self._slices[source, axis])
+            sources.append(self._place(at[source]) if axis is None else self._part(node, source, region, tile))
         # If tiles cannot be stored in the whole output, all of them exist until they are concatenated.
         kept = is_output and not self._is_run(node, region.axes[node])
-        size = self._occupancy.whole(node) * (region.grains if kept else largest) // region.grains
+        size = region.needs[node].size
+        share = self._occupancy.whole(node) * (size if kept else len(tile[node])) // size
         since = self._opened if kept else None
         kind = "kept" if kept else kind_of(node)
-        self._at[at[node]] = self._add(Op(kind, tuple(sources), size, since=since))
+        workspace = self._occupancy.workspace(node, region.axes[node], len(tile[node]))
+        self._at[at[node]] = self._add(Op(kind, tuple(sources), share, since=since, workspace=workspace))
+
+    def _part(self, node: Node, source: Node, region: Region, tile: Mapping[Node, range]) -> int:
+        """Return the index of the elements of a tiled input that the tile of an op needs."""
+        at, axis = self._occupancy.at, region.needs[node].axes[source]
+        assert axis is not None
+        wanted = region.needs[node].source_range(source, tile[node])
+        if tile.get(source) == wanted:
+            return self._place(at[source])
+        if (source, axis, wanted) not in self._slices:
+            planned = source in tile or self._occupancy.ops[at[source]].is_planned
+            size = self._occupancy.whole(source) * len(wanted) // region.needs[node].sizes[source]
+            part = Op("slice_copy", (self._place(at[source]),), size, planned, self._is_run(source, axis))
+            self._slices[source, axis, wanted] = self._add(part)
+        return self._slices[source, axis, wanted]
 
     def _is_run(self, node: Node, axis: int) -> bool:
         known, key = self._occupancy.runs, (node, axis)
