@@ -144,10 +144,10 @@ def _estimate(occupancy: Occupancy, region: Region, pieces: int, begin: int, end
 
 
 def overlaps_little(region: Region, pieces: int, tile: Mapping[Node, range] | None = None) -> bool:
-    """Return whether the work of a region increases little because tiles overlap.
+    """Return whether the work of a region increases little because tiles overlap, if all tiles have the largest size.
 
-    If it increases too much, it also does with more tiles and with more ops. ``tile`` is the region's largest tile, if
-    it is known.
+    If it increases too much, it usually also does with more tiles and with more ops. ``tile`` is the region's largest
+    tile, if it is known.
     """
     if not region.has_halo:
         return True

@@ -1,7 +1,7 @@
 """Halos: tiles of convolutions and poolings along the height of an image, or along a signal.
 
 Windows slide over the input. So a tile needs a *halo*: the input's elements next to the tile that its windows cover.
-Tiles of neighbouring ops overlap by their halos, and the overlap is computed twice.
+Tiles of neighbouring ops overlap by their halos, and the overlap is computed more than once.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ class Halo(NamedTuple):
 def halo_of(node: Node, axis: int) -> Halo | None:
     """Return the halo of a tile along an axis of an op's output.
 
-    Return None if the op has no windows along the axis, or cannot be tiled along it. An image is tiled along its height
-    only, because tiles along the width would need the same memory.
+    Return None if the op has no windows along the axis, or cannot be tiled along it. Windows over images are tiled
+    along the height only, because tiles along the width would need the same memory.
     """
     kind, given = kind_of(node), arguments(node)
     shape = list(value(given[0]).shape)
     if kind == "constant_pad_nd":
         place = 2 * (len(shape) - 1 - axis)
         amounts = [*given[1][place : place + 2], 0, 0]
-        fill = given[2] if len(given) > 2 else 0.0
-        return Halo(1, amounts[0], 1, fill) if any(amounts) else None
-    if axis != (2 if len(shape) == 4 and shape[2] > 1 else len(shape) - 1):
+        return Halo(1, amounts[0], 1) if any(amounts) else None
+    is_image = kind in POOLING or len(shape) == 4
+    if axis != len(shape) - (2 if is_image and shape[-2] > 1 else 1):
         return None
     if kind == "convolution":
         return None if given[6] else _windows(axis - 2, value(given[1]).shape[2:], *given[3:6])
@@ -75,6 +75,7 @@ def _windows(dim: int, kernel: Any, stride: Any, padding: Any, dilation: Any, fi
 
 def _pooling(node: Node, dim: int) -> Halo | None:
     source, kernel, *others = arguments(node)
+    kernel = [kernel[0], kernel[-1]]
     stride = (others[0] if others else ()) or kernel
     padding = others[1] if len(others) > 1 else [0, 0]
     if kind_of(node) == "avg_pool2d":

@@ -73,15 +73,15 @@ class Region:
     def tile(self, number: int, pieces: int) -> dict[Node, range] | None:
         """Return the elements that a tile of each op computes, along the op's axis, with halos.
 
-        Return None if a tile would be empty.
+        Return None if a tile would need nothing of an input.
         """
         nodes = self.outputs if self.has_halo else self.axes
         return self._with_halos({node: self.own(node, number, pieces) for node in nodes})
 
     def largest_tile(self, pieces: int) -> dict[Node, range] | None:
-        """Return the elements of a tile in the middle that is at least as large as all tiles.
+        """Return the elements of a tile in the middle, of the largest number of grains.
 
-        Return None if a tile would be empty.
+        Return None if the tile would need nothing of an input.
         """
         own = {}
         for node in self.outputs if self.has_halo else self.axes:
@@ -92,8 +92,9 @@ class Region:
         return self._with_halos(own)
 
     def is_possible(self, pieces: int) -> bool:
-        """Return False if a tile would be empty. Only tiles at the borders, which may consist of padding, can be."""
-        return not self.has_halo or all(self.tile(number, pieces) is not None for number in (0, pieces - 1))
+        """Return False if a tile would need nothing of an input. Only tiles that consist of padding do."""
+        pads = any(kind_of(node) == "constant_pad_nd" and self.needs[node].halo is not None for node in self.axes)
+        return not pads or all(self.tile(number, pieces) is not None for number in range(pieces))
 
     def _with_halos(self, own: dict[Node, range]) -> dict[Node, range] | None:
         """Return the elements that a tile of each op computes if the tiles of outputs contain the elements ``own``."""
@@ -109,10 +110,13 @@ class Region:
                     wanted = self.needs[user].source_range(node, found[user])
                     begin, end = min(begin, wanted.start), max(end, wanted.stop)
             rows = what.size // self.grains[node]
-            begin, end = begin // rows * rows, -(-end // rows) * rows
-            if begin >= end:
-                return None
+            # An op without users computes one grain.
+            begin, end = (begin // rows * rows, -(-end // rows) * rows) if begin < end else (0, rows)
             found[node] = range(begin, end)
+            if what.halo is not None and not all(what.source_range(source, found[node]) for source in what.sizes):
+                return None
+            # All outputs of an op have the same tiles.
+            found.update((user, found[node]) for user in node.users if user in found and kind_of(user) == "getitem")
         return found
 
     @cached_property

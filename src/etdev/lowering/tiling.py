@@ -149,9 +149,9 @@ class _Tilings:
 
 
 def _smallest(editor: Editor, goals: Iterable[Iterator[_Tiling]]) -> _Tiling | None:
-    """Return the tiling with the least memory among the first of each search.
+    """Return the tiling with the lowest peak among the first of each search. Columns of convolutions do not count.
 
-    Return None if it reduces neither the memory nor the number of slow kernels.
+    Return None if it reduces neither the peak nor the number of slow kernels.
     """
     first = [found for search in goals if (found := next(search, None)) is not None]
     return min((None, *first), key=lambda goal: _memory(editor.on(goal.graph) if goal else editor))
