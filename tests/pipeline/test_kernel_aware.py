@@ -52,8 +52,8 @@ MODEL = """
             self.total.add_(self.scores(x).flatten())
             return self.total + 0
     """
-FORWARD = {"linear": 1, "pooling": 1}
-"""The convolution stays: its columns would take more memory than the stock lowering."""
+FORWARD = {"linear": 1, "tiling": 3, "convolution": 8, "movement": 8}
+"""The convolution is tiled: columns of the whole image would take more memory than the stock lowering."""
 
 
 MOBILE = """
@@ -206,12 +206,16 @@ def test_sizes_among_the_arguments_of_ops(project: Callable[..., Project]) -> No
 
 @pytest.mark.nightly
 def test_a_convolution_that_keeps_a_slow_kernel_is_reported(project: Callable[..., Project]) -> None:
-    """Input and output of the second convolution are the peak of the stock lowering, so nothing else fits."""
+    """Input and output of the second convolution are the peak of the stock lowering, so nothing else fits in whole."""
     config = (
         'version = 1\n[model]\nentry = "model:Net"\n[methods.forward]\n'
         'inputs = [{ name = "x", dtype = "float32", shape = [1, 1, 48, 64] }]\n[targets.cpu]\n'
     )
-    found = build_project(project(config, model=WIDE), BuildOptions(verify=False))["cpu"]
+    tiled = build_project(project(config, model=WIDE), BuildOptions(verify=False))["cpu"]
+    assert _method(tiled).slow_convolutions == ()
+
+    whole = project(f'{config}memory.tiling = "off"\n', model=WIDE)
+    found = build_project(whole, BuildOptions(verify=False))["cpu"]
     (needed,) = _method(found).slow_convolutions
     assert found.memory["cpu"] < needed < 2 * found.memory["cpu"]
     assert _method(found).forms["convolution"] == 1
@@ -250,7 +254,7 @@ def _method(target: TargetResult) -> MethodResult:
     [
         ("forward", FORWARD),
         ("rows", {"linear": 1, "pow": 1, "movement": 4}),
-        ("branch", {"linear": 2}),
+        ("branch", {**FORWARD, "linear": 2}),
         ("count", FORWARD),
     ],
 )
@@ -336,7 +340,7 @@ def test_a_quantized_model(project: Callable[..., Project], backend: str) -> Non
         assert target.sha256 == stock.sha256
     else:
         assert _method(target).forms["linear"] == 1
-        assert _method(target).forms["convolution"] == 1
+        assert _method(target).forms["convolution"] >= 1
 
 
 @pytest.mark.nightly
