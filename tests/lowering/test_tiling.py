@@ -356,7 +356,7 @@ def _piece(node: Any, axis: int, what: Any, values: dict[Any, Any], tile: range)
         amounts = [0, 0] * (value.dim() - 1 - along) + list(what.halo.missing(tile, value.shape[along]))
         return F.pad(found, amounts, value=what.halo.fill)
 
-    given = piece_arguments(node, axis, tile, torch.fx.node.map_arg(node.args, part))
+    given = piece_arguments(node, axis, what.halo, tile, torch.fx.node.map_arg(node.args, part))
     target = edge("view_copy.default") if kind_of(node) in VIEWS else node.target
     return _first(target(*given, **torch.fx.node.map_arg(node.kwargs, part)))
 

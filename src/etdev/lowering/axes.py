@@ -353,18 +353,14 @@ _RULES: dict[str, Callable[[Node, int, Sequence[int]], Needs | None]] = {
 """Maps each kind of op to its rule: a function that returns the inputs of a tile."""
 
 
-_SLIDING = POOLING | {"convolution", "constant_pad_nd"}
-
-
-def piece_arguments(node: Node, axis: int, tile: range, given: tuple[Any, ...]) -> tuple[Any, ...]:
+def piece_arguments(node: Node, axis: int, halo: Halo | None, tile: range, given: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the arguments of the op that computes a tile: the elements in ``tile`` along the axis.
 
-    ``given`` contains the arguments of the whole op, with each tiled input replaced by its tile. Inputs of convolutions
-    and poolings with a halo must be padded.
+    ``halo`` is that of the op's needs. ``given`` contains the arguments of the whole op, with each tiled input replaced
+    by its tile. Inputs of convolutions and poolings with a halo must be padded.
     """
     kind, shape, size = kind_of(node), shape_of(node), len(tile)
     assert shape is not None
-    halo = halo_of(node, axis) if kind in _SLIDING else None
     if kind == "constant_pad_nd" and halo is not None:
         place, whole = 2 * (len(shape) - 1 - axis), value(arguments(node)[0]).shape[axis]
         amounts = [*given[1][:place], *halo.missing(tile, whole), *given[1][place + 2 :]]

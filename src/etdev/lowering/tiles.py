@@ -55,7 +55,7 @@ class _Piece:
 
         given: tuple[Any, ...] = map_arg(arguments(node), piece)
         kwargs = map_arg(dict(node.kwargs), piece)
-        changed = piece_arguments(node, axis, tile, given)
+        changed = piece_arguments(node, axis, what.halo, tile, given)
         target = "view_copy.default" if kind_of(node) in VIEWS else node.target
         self._made[node] = self._editor.call(target, *changed, **kwargs)
 
