@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import signal
 import socket
@@ -36,8 +37,9 @@ NAMES = Path("/dev/shm")
 
 
 def segments() -> set[str]:
-    """Names of shared memory."""
-    return {path.name for path in NAMES.iterdir()} if NAMES.is_dir() else set()
+    """Names of shared memory, but for those that other tests may make at the same time."""
+    others = ("etdev-test-", ".org.chromium.")
+    return {path.name for path in NAMES.iterdir() if not path.name.startswith(others)} if NAMES.is_dir() else set()
 
 
 def children() -> set[int]:
@@ -325,6 +327,7 @@ def test_a_worker_is_lost_also_if_another_process_has_its_connection(one: Orches
 def test_a_worker_that_is_killed_at_any_moment() -> None:
     """While it takes, copies, computes on and gives back megabytes: all that was asked ends, and nothing is left."""
     array = np.ones(1 << 20, np.float32)
+    gc.collect()  # What earlier tests left open closes before the count.
     with Orchestrator(1, "process") as o:
         descriptors = count_descriptors()
         for moment in range(8):
@@ -339,7 +342,7 @@ def test_a_worker_that_is_killed_at_any_moment() -> None:
                 o.copy_from(handle)
             o.restart(0)
         assert o.submit(jobs.give, 1).result(LIMIT) == 1
-        assert count_descriptors() == descriptors
+        assert count_descriptors() <= descriptors
 
 
 def busy(o: Orchestrator, handle: Any, array: np.ndarray) -> Iterator[Future]:

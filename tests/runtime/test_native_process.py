@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -50,12 +51,13 @@ def test_an_executable_that_cannot_start_is_a_requirement(tmp_path: Path, conten
     host = tmp_path / "host"
     host.write_bytes(content)
     host.chmod(0o755)
+    gc.collect()  # What earlier tests left open closes before the count.
     before = descriptors()
     with pytest.raises(MissingRequirementError, match="cannot start") as caught, NativeRuntime(host) as runtime:
         assert runtime.operators
     assert caught.value.where == str(host)
     assert "ETDEV_NATIVE_HOST" in (caught.value.hint or "")
-    assert descriptors() == before
+    assert descriptors() <= before
 
 
 def test_a_host_of_another_version_says_so(native: NativeRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
