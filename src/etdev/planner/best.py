@@ -26,6 +26,7 @@ from etdev.planner.placing import ORDER_STEPS, PLACING_STEPS, place_in_order, si
 from etdev.planner.problem import Problem
 from etdev.planner.restarts import Restarts
 from etdev.planner.search import FOUND, NONE
+from etdev.planner.strips import place_in_strips
 from etdev.planner.tables import make_tables
 from etdev.planner.windows import Fixer
 
@@ -224,8 +225,17 @@ class _Refinement:
 
 
 def _place_part(part: Part, goal: int, *, further: bool = False) -> None:
-    """Plan a part with its first strategy. If ``further``, try all other strategies until one reaches the goal."""
+    """Plan a part with its first strategy. If ``further``, try all other strategies until one reaches the goal.
+
+    Strips are the first strategy of a part with many buffers, if possible, and a further one of other parts.
+    """
     buffers = part.buffers
+    if further != _is_large(part):
+        found = place_in_strips(buffers)
+        if found is not None:
+            _take_smaller(part, *found)
+            if part.size <= goal or not further:
+                return
     timeline = Timeline(buffers)
     crowds = find_crowds(buffers, timeline)
     free = [index for index, buffer in enumerate(buffers) if buffer.pin is None]
@@ -236,16 +246,25 @@ def _place_part(part: Part, goal: int, *, further: bool = False) -> None:
         order = order_buffers(buffers, free, crowds, strategy.key)
         most_steps = PLACING_STEPS if further else ORDER_STEPS
         offsets, spent = place_in_order(buffers, timeline, order, strategy.fit, most_steps)
-        part.steps += spent
-        size = size_of(buffers, offsets)
-        if not part.offsets or size < part.size:
-            part.offsets, part.size = offsets, size
-        if size <= goal:
+        _take_smaller(part, offsets, spent)
+        if part.size <= goal:
             break
 
 
+def _take_smaller(part: Part, offsets: list[int], steps: int) -> None:
+    """Count the steps for new offsets. Give the offsets to the part if they are its first or its smallest plan."""
+    part.steps += steps
+    size = size_of(part.buffers, offsets)
+    if not part.offsets or size < part.size:
+        part.offsets, part.size = offsets, size
+
+
+def _is_large(part: Part) -> bool:
+    return len(part.buffers) > _MANY_CLASSED
+
+
 def _first_strategy(part: Part) -> Strategy:
-    return STRATEGIES[min(len(part.buffers) > _MANY_CLASSED, len(STRATEGIES) - 1)]
+    return STRATEGIES[1 if _is_large(part) else 0]
 
 
 def _place_first(part: Part, first: Sequence[int]) -> list[int]:

@@ -1,0 +1,73 @@
+"""Placement in strips."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from etdev.planner import Buffer, Problem, make_plan
+from etdev.planner.bounds import lower_bound
+from etdev.planner.strips import place_in_strips
+from planner import truth
+from planner.strategies import problems
+from planner.truth import problem
+
+
+def occupying(planned: Problem) -> Problem:
+    return Problem(tuple(buffer for buffer in planned.buffers if buffer.occupies))
+
+
+@settings(max_examples=200, deadline=None)
+@given(planned=problems(pins=False).map(occupying).filter(lambda planned: bool(planned.buffers)))
+def test_the_plan_is_right(planned: Problem) -> None:
+    found = place_in_strips(planned.buffers)
+    assert found is not None
+    assert not truth.flaws(planned, found[0])
+
+
+@settings(max_examples=50, deadline=None)
+@given(lifetimes=st.lists(st.tuples(st.integers(0, 30), st.integers(1, 10)), min_size=1, max_size=60))
+def test_buffers_of_one_size_meet_the_bound(lifetimes: list[tuple[int, int]]) -> None:
+    planned = problem(*((24, start, start + length) for start, length in lifetimes), alignment=8)
+    found = place_in_strips(planned.buffers)
+    assert found is not None
+    assert truth.size(planned, found[0]) == lower_bound(planned)
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [(16, 3, 5), (16, 3, 5), (16, 4, 5)],  # Above each other, between two tall buffers.
+        [(20, 3, 4), (20, 4, 5), (28, 3, 5)],  # The rest above a buffer, for another size.
+        [(48, 2, 3), (48, 5, 6)],  # Before and after.
+    ],
+)
+def test_smaller_buffers_fill_the_gaps(others: list[tuple[int, int, int]]) -> None:
+    planned = problem((48, 0, 3), (48, 5, 8), *others)
+    found = place_in_strips(planned.buffers)
+    assert found is not None
+    assert truth.size(planned, found[0]) == max(48, lower_bound(planned))
+
+
+@pytest.mark.parametrize(
+    "buffers",
+    [[Buffer(8, 0, 2, pin=16), Buffer(8, 1, 3)], [Buffer(16 * size, 0, 2) for size in range(1, 200)]],
+    ids=["pins", "many sizes"],
+)
+def test_not_every_problem_suits(buffers: list[Buffer]) -> None:
+    assert place_in_strips(buffers) is None
+
+
+def test_long_and_short_lifetimes() -> None:
+    """Of 3,000 buffers, three of ten live long. Placed one by one, they need more than the bound in any order."""
+    draws = Random(3_000)
+    buffers = []
+    for _ in range(3_000):
+        start = draws.randrange(3_000)
+        length = draws.randint(60, 1_500) if draws.random() < 0.3 else 1 + int(draws.expovariate(1 / 6))
+        buffers.append(Buffer(512 * draws.choice([1, 3, 20, 45, 360, 1_000]), start, start + length))
+    planned = Problem(tuple(buffers))
+    assert make_plan(planned).size == lower_bound(planned)
