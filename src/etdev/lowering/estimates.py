@@ -78,14 +78,17 @@ distances count ops.
 class Estimates:
     """Estimates of tilings of one graph, by region. Searches from different seeds share the estimates.
 
-    ``known`` has estimates for another graph with equal ops around the peak. It maps a tiling to None if the region
-    cannot be tiled.
+    ``known`` and ``overlaps`` have estimates for another graph with equal ops around the peak.
     """
 
-    def __init__(self, occupancy: Occupancy, known: Mapping[Part, Figures | None]) -> None:
+    def __init__(
+        self, occupancy: Occupancy, known: Mapping[Part, Figures | None], overlaps: Mapping[Part, bool]
+    ) -> None:
         self.occupancy = occupancy
         self.figures = dict(known)
         """Maps each tiling so far to its estimate, or to None if the region cannot be tiled. Includes ``known``."""
+        self.overlaps = dict(overlaps)
+        """Maps each tiling with halos so far to the result of :func:`overlaps_little`."""
         self.begin = self.end = occupancy.peak_index
         """Indices of the first and the last op on which the estimates depend.
 
@@ -95,14 +98,26 @@ class Estimates:
 
     def of(self, region: Region, pieces: int) -> Choice | None:
         """Return the tiling of a region with its estimated effect. Return None if the region cannot be tiled."""
-        at, peak = self.occupancy.at, self.occupancy.peak_index
-        key = tuple([(at[node] - peak, axis, region.grains[node]) for node, axis in region.axes.items()]), pieces
+        key = self._part(region, pieces)
         if key not in self.figures:
             begin, end = _stretch(self.occupancy, region)
             self.begin, self.end = min(self.begin, begin), max(self.end, end)
             self.figures[key] = _estimate(self.occupancy, region, pieces, begin, end)
         found = self.figures[key]
         return None if found is None else Choice(region, pieces, *found)
+
+    def overlaps_little(self, region: Region, pieces: int) -> bool:
+        """Return the result of :func:`overlaps_little`."""
+        if not region.has_halo:
+            return True
+        key = self._part(region, pieces)
+        if key not in self.overlaps:
+            self.overlaps[key] = overlaps_little(region, pieces)
+        return self.overlaps[key]
+
+    def _part(self, region: Region, pieces: int) -> Part:
+        at, peak = self.occupancy.at, self.occupancy.peak_index
+        return tuple([(at[node] - peak, axis, region.grains[node]) for node, axis in region.axes.items()]), pieces
 
 
 def _stretch(occupancy: Occupancy, region: Region) -> tuple[int, int]:

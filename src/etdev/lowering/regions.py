@@ -101,13 +101,15 @@ class Region:
         if not self.has_halo:
             return own
         found: dict[Node, range] = {}
+        several = {source for _, source in self.selections}
         for node in reversed(list(self.axes)):
             what = self.needs[node]
             known = own.get(node)
             begin, end = (what.size, 0) if known is None else (known.start, known.stop)
             for user in node.users:
-                if user in found:
-                    wanted = self.needs[user].source_range(node, found[user])
+                tile = found.get(user)
+                if tile is not None:
+                    wanted = self.needs[user].source_range(node, tile)
                     begin, end = min(begin, wanted.start), max(end, wanted.stop)
             rows = what.size // self.grains[node]
             # An op without users computes one grain.
@@ -115,8 +117,9 @@ class Region:
             found[node] = range(begin, end)
             if what.halo is not None and not all(what.source_range(source, found[node]) for source in what.sizes):
                 return None
-            # All outputs of an op have the same tiles.
-            found.update((user, found[node]) for user in node.users if user in found and kind_of(user) == "getitem")
+            if node in several:
+                # All outputs of an op have the same tiles.
+                found.update((user, found[node]) for user in node.users if user in found)
         return found
 
     @cached_property

@@ -34,6 +34,7 @@ class Known:
     """Estimates and choices of tilings for a stretch of a graph."""
 
     figures: dict[Part, Figures | None] = field(default_factory=dict)
+    overlaps: dict[Part, bool] = field(default_factory=dict)
     choices: dict[int, _Chosen | None] = field(default_factory=dict)
     """Maps a goal for the peak in bytes to the best tiling, or to None if no tiling lowers the peak."""
     before: int = 0
@@ -44,6 +45,7 @@ class Known:
     def add(self, other: Known) -> None:
         """Add the estimates and choices for another stretch around the same peak."""
         self.figures |= other.figures
+        self.overlaps |= other.overlaps
         self.choices |= other.choices
         self.before, self.after = max(self.before, other.before), max(self.after, other.after)
 
@@ -84,7 +86,7 @@ class Repeats:
         grown = [occupancy.at[node] for node, _ in occupancy.needs]
         known.before = max(known.before, peak - min((estimates.begin, *grown)))
         known.after = max(known.after, max((estimates.end, *grown)) - peak)
-        known.figures = estimates.figures
+        known.figures, known.overlaps = estimates.figures, estimates.overlaps
         known.choices[goal] = None
         if choice is not None:
             region = choice.region

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from etdev.lowering import convolution, pooling
 from etdev.lowering.axes import VIEWS, needs, shape_of
-from etdev.lowering.estimates import PEAK, Choice, Estimates, overlaps_little
+from etdev.lowering.estimates import PEAK, Choice, Estimates
 from etdev.lowering.graph import INSTRUCTION_BYTES, Editor
 from etdev.lowering.halos import POOLING
 from etdev.lowering.occupancy import Occupancy, Workspace, kind_of
@@ -29,7 +29,7 @@ from etdev.lowering.repeats import Repeats
 from etdev.lowering.tiles import rewrite_region
 
 if TYPE_CHECKING:
-    from torch.fx import Graph, Node
+    from torch.fx import Node
 
 _COUNTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 """Possible numbers of tiles of a region."""
@@ -44,10 +44,8 @@ _MOST_ADDED = 2_000
 """Maximum number of ops that tiling may add to a method. Each op adds a few hundred bytes to the file."""
 _MOST_TRIED = 20_000
 """Maximum number of added ops during the search for the lowest reachable peak."""
-_STEP = 1.1
+_STEP = 1.08
 """Factor from one goal for the peak to the next."""
-_WIDE_STEP = 1.25
-"""Factor from one goal to the next if the costs of all goals are compared. That comparison is slower."""
 _FREE = VIEWS | {"slice_copy", "cat", "getitem"}
 """Ops that the linker usually removes."""
 _LEAST_BYTES = 1_024
@@ -80,12 +78,15 @@ def tile(editor: Editor) -> int:
     searches = [_Tilings(editor)]
     if "convolution" in editor.settings.names and any(map(convolution.workspace, editor.calls("convolution.default"))):
         searches.append(_Tilings(editor, convolution.workspace))
-    goals = [search.goals() for search in searches]
-    found = _smallest(editor, goals) if editor.settings.tiling == "always" else _cheapest(editor, goals)
-    for step in found.steps if found else ():
+    steps = _cheapest(editor, searches)
+    _apply(editor, steps)
+    editor.is_tiled |= bool(steps)
+    return sum(len(step.ops) for step in steps)
+
+
+def _apply(editor: Editor, steps: Sequence[_Step]) -> None:
+    for step in steps:
         rewrite_region(editor, step.region(list(editor.graph.nodes)), step.pieces)
-    editor.is_tiled |= found is not None
-    return 0 if found is None else sum(len(step.ops) for step in found.steps)
 
 
 class _Tiling(NamedTuple):
@@ -95,8 +96,8 @@ class _Tiling(NamedTuple):
     """Tilings of regions. The indices of a step refer to the graph after the steps before it."""
     peak: int
     """Estimated peak in bytes after the steps."""
-    graph: Graph
-    """Tiled copy of the graph."""
+    costs: dict[Hashable, _Cost]
+    """Known costs of the tiled graph, by the settings on which they depend."""
 
 
 class _Tilings:
@@ -113,22 +114,42 @@ class _Tilings:
         inputs = tuple(node.name for node in occupancy.nodes if node.op == "placeholder")
         self._identity = inputs, _identity(occupancy)
 
-    def goals(self) -> Iterator[_Tiling]:
-        """Yield a tiling for each goal for the peak, lowest goal first.
+    def lowest_peak(self) -> int | None:
+        """Return the lowest peak that tiling can reach, or None if tiling cannot lower the peak."""
+        found: _Tiling = self._known("lowest peak", partial(self._lowered, 0, _MOST_TRIED))
+        return found.peak if found.steps else None
 
-        Some tilings miss their goal slightly. They are left out if memory counts more than the number of ops.
+    def goals(self, bound: int | None, is_enough: Callable[[int], bool]) -> Iterator[_Tiling]:
+        """Yield a tiling for each goal for the peak, lowest goal first, until ``is_enough`` returns True for a goal.
+
+        ``bound`` is a lower bound of the lowest reachable peak. Without one, search for that peak first, which is slow.
+        Some tilings miss their goal slightly. If ``settings.tiling`` is ``always``, yield only the first one that does
+        not.
         """
-        lowest = self._known("lowest peak", self._lowest_peak)
+        lowest = self.lowest_peak() if bound is None else bound
         if lowest is None:
             return
-        is_wide = self._editor.settings.tiling != "always"
+        is_always = self._editor.settings.tiling == "always"
         # Begin a little above the lowest reachable peak. Tiling ops below that peak would gain nothing.
-        goal = int(_ENOUGH * lowest)
-        while goal < self._peak:
+        goal, is_first = int(_ENOUGH * lowest), True
+        while goal < self._peak and not is_enough(goal):
             found = self._known(goal, partial(self._lowered, goal, _MOST_ADDED))
-            if found.steps and (is_wide or found.peak <= goal):
+            if found.steps and not (is_always and found.peak > goal):
                 yield found
-            goal = int(goal * (_WIDE_STEP if is_wide else _STEP))
+                if is_always:
+                    return
+            # If the bound is too low, the first tiling shows how low the peak gets.
+            is_missed = is_first and found.peak > _ENOUGH * goal
+            goal, is_first = int(_ENOUGH * found.peak if is_missed else _STEP * goal), False
+
+    def cost(self, found: _Tiling) -> _Cost:
+        """Return the cost of a tiling with the editor's settings."""
+        key = self._editor.settings, self._editor.limit
+        if key not in found.costs:
+            trial = self._editor.copy()
+            _apply(trial, found.steps)
+            found.costs[key] = _cost(trial)
+        return found.costs[key]
 
     def _known(self, what: int | str, compute: Callable[[], Any]) -> Any:
         key = "tiling", self._identity, what
@@ -136,62 +157,66 @@ class _Tilings:
             self._editor.known[key] = compute()
         return self._editor.known[key]
 
-    def _lowest_peak(self) -> int | None:
-        """Return the lowest peak that tiling can reach, or None if tiling cannot lower the peak."""
-        found = self._lowered(0, _MOST_TRIED)
-        return found.peak if found.steps else None
-
     def _lowered(self, goal: int, most_added: int) -> _Tiling:
         """Lower the peak of a copy of the graph to the goal, or as close as possible."""
         trial = self._editor.copy()
         steps = tuple(_Step.of(choice, at) for choice, at in _search(trial, goal, most_added, self._workspace))
-        return _Tiling(steps, trial.occupancy(workspace=self._workspace).peak(), trial.graph)
+        peak = trial.occupancy(workspace=self._workspace).peak()
+        return _Tiling(steps, peak, {(trial.settings, trial.limit): _cost(trial)})
 
 
-def _smallest(editor: Editor, goals: Iterable[Iterator[_Tiling]]) -> _Tiling | None:
-    """Return the tiling with the lowest peak among the first of each search. Columns of convolutions do not count.
+def _cheapest(editor: Editor, searches: Sequence[_Tilings]) -> tuple[_Step, ...]:
+    """Return the steps of the tiling with the lowest cost. Return no steps if no tiling costs less than the graph."""
+    best: tuple[_Step, ...] = ()
+    least = _cost(editor)
+    untiled = _instruction_bytes(editor)
 
-    Return None if it reduces neither the peak nor the number of slow kernels.
-    """
-    first = [found for search in goals if (found := next(search, None)) is not None]
-    return min((None, *first), key=lambda goal: _memory(editor.on(goal.graph) if goal else editor))
+    def is_enough(goal: int) -> bool:
+        """Return whether tilings for the goal cost more than the best tiling, even if they add no instructions."""
+        return not least.missing and not least.left and goal + untiled > least.size
 
-
-def _memory(editor: Editor) -> tuple[int, int]:
-    """Return the number of slow convolutions, and the estimated peak in bytes."""
-    left, _ = convolution.price(editor)
-    return left, editor.occupancy().peak()
-
-
-def _cheapest(editor: Editor, goals: Iterable[Iterator[_Tiling]]) -> _Tiling | None:
-    """Return the best of the tilings, or None if the graph without tiling is better than all of them.
-
-    The criteria, in order: the fewest bytes above the method's room, the fewest slow convolutions, and the fewest bytes
-    of memory and instructions.
-    """
-    best, least = None, _price(editor)
-    for search in goals:
-        for found in search:
-            price = _price(editor.on(found.graph))
-            if price < least:
-                best, least = found, price
-            missing, left, size = least
-            # Higher goals need more memory than the best tiling needs with its instructions.
-            if not missing and not left and found.peak > _WIDE_STEP * size:
-                break
+    lowest = searches[0].lowest_peak()
+    for search in searches:
+        for found in search.goals(lowest, is_enough):
+            cost = search.cost(found)
+            if cost < least:
+                best, least = found.steps, cost
     return best
 
 
-def _price(editor: Editor) -> tuple[int, int, int]:
+class _Cost(NamedTuple):
+    """Cost of a graph. Lower costs are better, and earlier fields matter more."""
+
+    missing: int
+    """Number of bytes above the method's room."""
+    left: int
+    """Number of slow convolutions."""
+    size: int
+    """Number of bytes of memory and instructions. If ``settings.tiling`` is ``always``, the estimated peak alone."""
+
+
+def _cost(editor: Editor) -> _Cost:
     left, size = convolution.price(editor)
-    room = editor.settings.room
-    missing = 0 if room is None else max(0, editor.occupancy().peak() - room)
+    peak, room = editor.occupancy().peak(), editor.settings.room
+    if editor.settings.tiling == "always":
+        return _Cost(0, left, peak)
+    missing = 0 if room is None else max(0, peak - room)
+    return _Cost(missing, left, size + _instruction_bytes(editor))
+
+
+def _instruction_bytes(editor: Editor) -> int:
+    """Return the estimated bytes of instructions, after the link and after poolings get their forms.
+
+    Return 0 if they do not matter.
+    """
+    if editor.settings.tiling == "always":
+        return 0
     calls = (node for node in editor.graph.nodes if node.op == "call_function")
     shifts = POOLING if "pooling" in editor.settings.names else frozenset()
     ops = sum(
         pooling.estimate_calls(node) if (kind := kind_of(node)) in shifts else kind not in _FREE for node in calls
     )
-    return missing, left, size + INSTRUCTION_BYTES * ops
+    return INSTRUCTION_BYTES * ops
 
 
 def _search(
@@ -245,7 +270,7 @@ def _best(occupancy: Occupancy, goal: int, repeats: Repeats) -> Choice | None:
     if goal in known.choices:
         return known.choice(goal, occupancy)
     best: Choice | None = None
-    estimates = Estimates(occupancy, known.figures)
+    estimates = Estimates(occupancy, known.figures, known.overlaps)
     for node, axis in _seeds(occupancy):
         whole = grow_region(occupancy, node, axis)
         choice = None if whole is None else _choose(estimates, whole, node, goal)
@@ -288,20 +313,20 @@ def _choose(estimates: Estimates, whole: Region, seed: Node, goal: int) -> Choic
         return (math.inf,) if choice is None else choice.rank(goal)
 
     for _ in range(2):
-        begins = _possible((begin, part(begin, last)) for begin in reversed(range(at + 1)))
+        begins = _possible(estimates, ((begin, part(begin, last)) for begin in reversed(range(at + 1))))
         first = min(reversed(begins), key=lambda begin: cost(begin, last))
-        ends = _possible((end, part(first, end)) for end in range(at, len(order)))
+        ends = _possible(estimates, ((end, part(first, end)) for end in range(at, len(order))))
         last = min(ends, key=lambda end: cost(first, end))
     found = part(first, last)
     return None if found is None else _fewest(estimates, found, goal)
 
 
-def _possible(parts: Iterable[tuple[int, Region | None]]) -> list[int]:
+def _possible(estimates: Estimates, parts: Iterable[tuple[int, Region | None]]) -> list[int]:
     """Return the keys of parts of a region, each of which contains the one before, until tiles overlap too much."""
     found = []
     for key, part in parts:
         found.append(key)
-        if part is not None and not overlaps_little(part, 2):
+        if part is not None and not estimates.overlaps_little(part, 2):
             break
     return found
 
@@ -311,7 +336,7 @@ def _finest(estimates: Estimates, region: Region, most: int) -> Choice | None:
     if not region.has_halo:
         return estimates.of(region, most)
     counts = [count for count in _counts(estimates, region) if count <= most]
-    possible = bisect_left(counts, x=True, key=lambda count: not overlaps_little(region, count))
+    possible = bisect_left(counts, x=True, key=lambda count: not estimates.overlaps_little(region, count))
     found = (estimates.of(region, count) for count in reversed(counts[:possible]))
     return next((choice for choice in found if choice is not None), None)
 
