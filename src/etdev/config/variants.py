@@ -66,9 +66,10 @@ class Variants:
         return replace(found, merged=without_new(found.merged)) if profile is not None else found
 
     def other(self, profile: str) -> Stack:
-        """Return the variant of a profile that the user did not choose.
+        """Return the variant for ``profile``, which is not the profile that the user chose.
 
-        The overrides are meant for the chosen profile. Therefore, an override may have a name that this variant lacks.
+        The overrides are meant for the chosen profile. So it is no error if an override names a key that this variant
+        does not have.
         """
         found = self._stack(self._without, profile)
         problems = [problem for problem in found.problems if problem.rule != UNKNOWN_NAME or problem.line is not None]

@@ -67,8 +67,7 @@ def state_by_address(plans: Sequence[m.ExecutionPlan], memories: Sequence[Method
     """Return the state of a program that another toolchain planned.
 
     ExecuTorch places state that methods share in buffer 2, at the same address in each method. So overlapping state in
-    buffers with numbers above 1 is merged. State in buffer 1, which contains the temporaries of every method, is
-    private.
+    buffers 2 and above is merged. State in buffer 1, which contains the temporaries of every method, is private.
     """
     groups: list[list[tuple[int, Storage]]] = []
     in_state_buffers: dict[int, list[tuple[int, Storage]]] = defaultdict(list)
@@ -97,7 +96,7 @@ def state_by_address(plans: Sequence[m.ExecutionPlan], memories: Sequence[Method
 def kept_by_others(memories: Sequence[MethodMemory]) -> list[set[int]]:
     """Return, for each method, the tensors that are not state but overlap another method's state.
 
-    Only buffers with numbers above 1 count, because buffer 1 contains the temporaries of every method.
+    Only buffers 2 and above count, because buffer 1 contains the temporaries of every method.
     """
     kept: list[set[int]] = [set() for _ in memories]
     for index, memory in enumerate(memories):

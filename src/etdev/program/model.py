@@ -531,7 +531,8 @@ class Program:
     header_length: int | None = 32
     """Size of the extended header in bytes: 32, or 24 in older files. ``None`` for a file without an extended header.
 
-    A header of 24 bytes does not state the total size of the segments. Without a header, all segments are empty.
+    A header of 24 bytes does not state the total size of the segments. Without an extended header, all segments are
+    empty.
     """
     segment_alignment: int = field(default=128, compare=False)
     """Alignment of the first segment in the file, a power of two.

@@ -33,7 +33,7 @@ def check_across(
     """Yield a violation for each method that changes the state of another method.
 
     ``shared`` contains the names of the state that methods share. If ``foreign`` is True, the program was built
-    elsewhere, and its methods share all buffers with numbers above 1. In that case, ``shared`` is unused.
+    elsewhere, and its methods share buffers 2 and above. In that case, ``shared`` is unused.
     """
     kept = [item for method in methods for item in _kept(method, shared)]
     for other in methods:
@@ -82,7 +82,7 @@ def _own(other: MethodValidation, item: _Kept) -> Violation | None:
 def _foreign(other: MethodValidation, item: _Kept) -> Violation | None:
     """Return a violation if ``other``, a method of a foreign program, changes the state ``item`` of another method.
 
-    Methods of a foreign program share the addresses in buffers with numbers above 1.
+    Methods of a foreign program share the addresses in buffers 2 and above.
     """
     theirs = item.bytes
     if theirs.before_space > 1:

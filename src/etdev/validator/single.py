@@ -82,8 +82,8 @@ def validate_file(program: m.Program, delegate_inputs: Mapping[str, Mapping[int,
 def _stale_reads(methods: Sequence[_File]) -> list[tuple[Violation, bool]]:
     """Return ``(violation, certain)`` for each read of a value whose write is missing.
 
-    ``certain`` is False if a valid file could also contain such a read. Methods share the buffers with numbers above 1.
-    So if one method keeps state there, the bytes count as state in all methods.
+    ``certain`` is False if a valid file could also contain such a read. Methods share buffers 2 and
+    above. So if one method keeps state there, the bytes count as state in all methods.
     """
     for method in methods:
         for other in methods if len(methods) > 1 else ():

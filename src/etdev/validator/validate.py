@@ -40,7 +40,7 @@ def validate_link(
     """Prove that each method of ``after`` computes the same as the method with the same name in ``before``.
 
     ``before`` runs with its own memory plan. ``shared_state`` contains the names of state that must have the same
-    address in all methods of ``after``. In a ``foreign`` program, methods share all buffers with numbers above 1.
+    address in all methods of ``after``. In a ``foreign`` program, methods share buffers 2 and above.
     ``in_place`` contains further operands that kernels may overwrite, as ``(argument, output)`` pairs by operator.
     Methods without a correspondence are not validated.
     """

@@ -358,7 +358,7 @@ class _Analysis:
                 self._write_everywhere(state, target, partial(self._memory.added, number, keeps))
 
     def _write_everywhere(self, state: _State, place: int, write: Callable[[Node, Pieces], Node]) -> None:
-        """Apply a write to planned memory, and to every record that includes bytes of the place."""
+        """Apply ``write`` both to the planned memory and to every record that includes bytes of ``place``."""
         pieces = self._memory.pieces[place]
         state.memory = write(state.memory, pieces)
         for value in state.pointers.over(pieces):

@@ -330,7 +330,7 @@ class Engine:
         """
         if getattr(self._following, "todo", None) is not None:
             raise OrchestratorError(
-                f"a callback of a task must not wait for {what}, because its thread may have to receive the answers",
+                f"a callback of a task must not wait for {what}: it may run on the thread that receives the results",
                 hint="wait for results in another thread",
             )
 

@@ -1,4 +1,4 @@
-"""Orchestrator, which runs tasks and memory operations on workers in an order that their arguments determine."""
+"""Orchestrator, which runs tasks and memory operations on workers. Their arguments determine the order."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def check_budget(
 
 
 class _Limits:
-    """The limits of one target, each with the file's figure."""
+    """The limits of one target, each paired with the value that was measured for the built file."""
 
     def __init__(self, project: Project, target: str, measured: Measured) -> None:
         self._project, self._target, self._measured = project, target, measured

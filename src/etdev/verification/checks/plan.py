@@ -191,8 +191,8 @@ def _compare(
 def _reported_correspondences(objects: Path, inputs: Mapping[str, Mapping[int, int]]) -> dict[str, Correspondence]:
     """Map each reordered method to the correspondence between its old and new instructions.
 
-    The correspondence comes from the report next to the object program. A report on another file can make the proof
-    fail. It cannot make the proof of a wrong file succeed.
+    The correspondence comes from the report next to the object program. If that report belongs to another program, the
+    proof may fail. But no report makes the proof of an incorrect program succeed.
     """
     report = find_report(report_beside(objects))
     return {
