@@ -46,8 +46,10 @@ _MOST_TRIED = 20_000
 """Maximum number of added ops during the search for the lowest reachable peak."""
 _STEP = 1.08
 """Factor from one goal for the peak to the next."""
-_FREE = VIEWS | {"slice_copy", "cat", "getitem"}
+_FREE = VIEWS | {"getitem"}
 """Ops that the linker usually removes."""
+_JOINS = frozenset({"slice_copy", "cat"})
+"""Ops that the linker usually removes if each slice, or each part, is one run of bytes."""
 _LEAST_BYTES = 1_024
 """Minimum size in bytes of each tile of a region's largest output."""
 
@@ -169,7 +171,7 @@ def _cheapest(editor: Editor, searches: Sequence[_Tilings]) -> tuple[_Step, ...]
     """Return the steps of the tiling with the lowest cost. Return no steps if no tiling costs less than the graph."""
     best: tuple[_Step, ...] = ()
     least = _cost(editor)
-    untiled = _instruction_bytes(editor)
+    untiled = _instruction_bytes(editor, editor.occupancy())
 
     def is_enough(goal: int) -> bool:
         """Return whether tilings for the goal cost more than the best tiling, even if they add no instructions."""
@@ -197,26 +199,28 @@ class _Cost(NamedTuple):
 
 def _cost(editor: Editor) -> _Cost:
     left, size = convolution.price(editor)
-    peak, room = editor.occupancy().peak(), editor.settings.room
+    occupancy, room = editor.occupancy(), editor.settings.room
     if editor.settings.tiling == "always":
-        return _Cost(0, left, peak)
-    missing = 0 if room is None else max(0, peak - room)
-    return _Cost(missing, left, size + _instruction_bytes(editor))
+        return _Cost(0, left, occupancy.peak())
+    missing = 0 if room is None else max(0, occupancy.peak() - room)
+    return _Cost(missing, left, size + _instruction_bytes(editor, occupancy))
 
 
-def _instruction_bytes(editor: Editor) -> int:
+def _instruction_bytes(editor: Editor, occupancy: Occupancy) -> int:
     """Return the estimated bytes of instructions, after the link and after poolings get their forms.
 
     Return 0 if they do not matter.
     """
     if editor.settings.tiling == "always":
         return 0
-    calls = (node for node in editor.graph.nodes if node.op == "call_function")
     shifts = POOLING if "pooling" in editor.settings.names else frozenset()
-    ops = sum(
-        pooling.estimate_calls(node) if (kind := kind_of(node)) in shifts else kind not in _FREE for node in calls
-    )
-    return INSTRUCTION_BYTES * ops
+    calls = 0
+    for node, op in zip(occupancy.nodes, occupancy.ops, strict=True):
+        kind = kind_of(node)
+        if node.op != "call_function" or kind in _FREE or (kind in _JOINS and op.runs_along):
+            continue
+        calls += pooling.estimate_calls(node) if kind in shifts else 1
+    return INSTRUCTION_BYTES * calls
 
 
 def _search(
