@@ -14,6 +14,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from etdev.linker import LinkOptions, link_foreign
+from etdev.lowering.graph import Editor, FormSettings
+from etdev.lowering.tiling import tile
 from etdev.program import read, write
 from etdev.program.footprint import planned_memory
 from support.stock import shared_runtime
@@ -187,18 +189,41 @@ def test_pieces_take_less_memory_and_compute_the_same(case: Case, tmp_path: Path
 def test_tiles_of_a_batch_are_preferred_to_tiles_of_its_matrices() -> None:
     """Each tile of the matrices computes a part of all products, and each part costs a call of the kernel."""
     from etdev.lowering.estimates import Choice
-    from etdev.lowering.graph import Editor, FormSettings
     from etdev.lowering.regions import grow_region
 
     case = Case(lambda x, y: (x + 1).exp() @ (y * 2), _random(64, 16, 8), (_random(64, 8, 1),))
-    program = _lowered(case, pieces=False)[0].exported_program("forward")
-    editor = Editor(program, program.graph_module, FormSettings(frozenset(["tiling"])))
+    editor = _editor(case, "always")
     (product,) = editor.calls("bmm.default")
     found = [grow_region(editor.occupancy(), product, axis) for axis in (0, 1)]
     batch, matrices = (Choice(region, 8, full=0, fewer=1, peak=1000) for region in found if region is not None)
 
     assert batch.added > matrices.added
     assert batch.rank(0) < matrices.rank(0)
+
+
+@pytest.mark.parametrize("extent", ["always", "auto"])
+def test_layers_are_tiled_although_the_lowest_peak_takes_too_many_ops(
+    extent: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def layers(x: Any, first: Any, second: Any) -> Any:
+        return _mlp(_mlp(_mlp(x, first, second), first, second), first, second)
+
+    monkeypatch.setattr("etdev.lowering.tiling._MOST_ADDED", 150)
+    editor = _editor(Case(layers, _random(256, 64), (_random(1024, 64), _random(64, 1024))), extent)
+    before = editor.occupancy().peak()
+    assert tile(editor)
+    assert 2 * editor.occupancy().peak() < before
+
+
+def test_goals_of_a_few_bytes_come_to_an_end() -> None:
+    x, weight = torch.ones(2, 1, dtype=torch.int8), torch.ones(1, 8, dtype=torch.int8)
+    editor = _editor(Case(lambda x, weight: (x * weight).abs().amax(1), x, (weight,)), "auto")
+    assert tile(editor) == 0
+
+
+def _editor(case: Case, extent: Any) -> Editor:
+    program = _lowered(case, pieces=False)[0].exported_program("forward")
+    return Editor(program, program.graph_module, FormSettings(frozenset(["tiling"]), extent))
 
 
 def test_a_dynamic_expansion_stays_dynamic() -> None:
@@ -387,7 +412,6 @@ def test_overlapping_tiles_of_any_part_compute_the_same(
 ) -> None:
     """The ops of any part of a graph, along any axis, in any number of tiles."""
     from etdev.lowering.axes import is_whole, shape_of
-    from etdev.lowering.graph import Editor, FormSettings
     from etdev.lowering.regions import grow_region, part_of
     from etdev.lowering.tiles import rewrite_region
 

@@ -148,7 +148,7 @@ class Occupancy:
         an op needs besides its inputs and its output; None means that no op needs any.
         """
         self._linked = linked
-        self.workspace: Workspace = cache(workspace or _no_workspace)
+        self.workspace: Workspace = _no_workspace if workspace is None else cache(workspace)
         """Returns the bytes that an op, or a tile of an op, needs besides its inputs and its output."""
         self.nodes = list(graph.nodes)
         self.at = {node: index for index, node in enumerate(self.nodes)}

@@ -67,7 +67,7 @@ class Repeats:
         self._extents: defaultdict[Hashable, dict[tuple[int, int], None]] = defaultdict(dict)
         """Maps results of :func:`_kind` to known stretches, each as ``(ops before the peak, ops after the peak)``."""
         self._facts: dict[int, tuple[Any, Hashable]] = {}
-        """Maps the ``id`` of a value in a node's metadata to a pair: the value, and the :func:`_facts` about it."""
+        """Maps the ``id`` of a value in a node's metadata to a pair: the value, and the :func:`facts_of` it."""
 
     def find(self, occupancy: Occupancy) -> Known:
         """Return the known estimates and choices for the stretch around the peak, as a new object."""
@@ -203,16 +203,16 @@ class _Stretch:
         value = node.meta.get("val")
         known = self._facts.get(id(value))
         if known is None:
-            known = self._facts[id(value)] = value, _facts(value)
+            known = self._facts[id(value)] = value, facts_of(value)
         return known[1]
 
 
-def _facts(value: Any) -> Hashable:
+def facts_of(value: Any) -> Hashable:
     """Return element type, sizes and strides of the tensors in a node's metadata."""
     import torch
 
     if isinstance(value, (tuple, list)):
-        return tuple(map(_facts, value))
+        return tuple(map(facts_of, value))
     if not isinstance(value, torch.Tensor) or not all(isinstance(size, int) for size in value.shape):
         return repr(value)
     return value.dtype, tuple(value.shape), value.stride()

@@ -25,7 +25,7 @@ from etdev.lowering.graph import INSTRUCTION_BYTES, Editor
 from etdev.lowering.halos import POOLING
 from etdev.lowering.occupancy import Occupancy, Workspace, kind_of
 from etdev.lowering.regions import Region, grow_region, part_of
-from etdev.lowering.repeats import Repeats
+from etdev.lowering.repeats import Repeats, facts_of
 from etdev.lowering.tiles import rewrite_region
 
 if TYPE_CHECKING:
@@ -124,25 +124,26 @@ class _Tilings:
     def goals(self, bound: int | None, is_enough: Callable[[int], bool]) -> Iterator[_Tiling]:
         """Yield a tiling for each goal for the peak, lowest goal first, until ``is_enough`` returns True for a goal.
 
-        ``bound`` is a lower bound of the lowest reachable peak. Without one, search for that peak first, which is slow.
+        ``bound`` is an estimate of the lowest reachable peak. Without one, search for that peak first, which is slow.
         Some tilings miss their goal slightly. If ``settings.tiling`` is ``always``, yield only the first one that does
         not.
         """
         lowest = self.lowest_peak() if bound is None else bound
-        if lowest is None:
-            return
         is_always = self._editor.settings.tiling == "always"
         # Begin a little above the lowest reachable peak. Tiling ops below that peak would gain nothing.
-        goal, is_first = int(_ENOUGH * lowest), True
+        goal = self._peak if lowest is None else int(_ENOUGH * lowest)
         while goal < self._peak and not is_enough(goal):
             found = self._known(goal, partial(self._lowered, goal, _MOST_ADDED))
             if found.steps and not (is_always and found.peak > goal):
                 yield found
                 if is_always:
                     return
-            # If the bound is too low, the first tiling shows how low the peak gets.
-            is_missed = is_first and found.peak > _ENOUGH * goal
-            goal, is_first = int(_ENOUGH * found.peak if is_missed else _STEP * goal), False
+            goal = max(goal + 1, int(_STEP * goal))
+            if bound is not None and found.peak > goal:
+                # The estimate was too low.
+                lowest = self.lowest_peak()
+                goal = self._peak if lowest is None else max(goal, int(_ENOUGH * lowest))
+            bound = None
 
     def cost(self, found: _Tiling) -> _Cost:
         """Return the cost of a tiling with the editor's settings."""
@@ -164,7 +165,7 @@ class _Tilings:
         trial = self._editor.copy()
         steps = tuple(_Step.of(choice, at) for choice, at in _search(trial, goal, most_added, self._workspace))
         peak = trial.occupancy(workspace=self._workspace).peak()
-        return _Tiling(steps, peak, {(trial.settings, trial.limit): _cost(trial)})
+        return _Tiling(steps, peak, {(trial.settings, trial.limit): _cost(trial)} if goal else {})
 
 
 def _cheapest(editor: Editor, searches: Sequence[_Tilings]) -> tuple[_Step, ...]:
@@ -174,12 +175,13 @@ def _cheapest(editor: Editor, searches: Sequence[_Tilings]) -> tuple[_Step, ...]
     untiled = _instruction_bytes(editor, editor.occupancy())
 
     def is_enough(goal: int) -> bool:
-        """Return whether tilings for the goal cost more than the best tiling, even if they add no instructions."""
+        """Return whether tilings for the goal usually cost more than the best one, even without added instructions."""
         return not least.missing and not least.left and goal + untiled > least.size
 
-    lowest = searches[0].lowest_peak()
     for search in searches:
-        for found in search.goals(lowest, is_enough):
+        # Other searches count more bytes, so they hardly reach a lower peak than the first search.
+        bound = None if search is searches[0] else searches[0].lowest_peak()
+        for found in search.goals(bound, is_enough):
             cost = search.cost(found)
             if cost < least:
                 best, least = found.steps, cost
@@ -257,7 +259,7 @@ def _identity(occupancy: Occupancy) -> Hashable:
         (node.target if node.op == "call_function" else node.op, shown(node.args), shown(tuple(node.kwargs.items())))
         for node in occupancy.nodes
     )
-    values = tuple(repr(node.meta.get("val")) for node in occupancy.nodes)
+    values = tuple(facts_of(node.meta.get("val")) for node in occupancy.nodes)
     return ops, tuple(occupancy.ops), values
 
 

@@ -60,7 +60,10 @@ The limit is half of this number for parts with more than ``_MANY`` buffers. It 
 """
 _MANY = 200_000
 _MANY_CLASSED = 20_000
-"""A part with more buffers than this is first placed by the second strategy. Other strategies may take too long."""
+"""A part with more buffers than this is first placed in strips, or else by the second strategy.
+
+Other strategies may take too long.
+"""
 _FEW = 300
 """In a part with at most this many buffers, a window around any buffer usually contains the whole part."""
 _MOST_COMPARED = 20_000
@@ -230,30 +233,30 @@ def _place_part(part: Part, goal: int, *, further: bool = False) -> None:
     Strips are the first strategy of a part with many buffers, if possible, and a further one of other parts.
     """
     buffers = part.buffers
-    if further != _is_large(part):
-        found = place_in_strips(buffers)
-        if found is not None:
-            _take_smaller(part, *found)
-            if part.size <= goal or not further:
-                return
+    if further != _is_large(part) and (found := place_in_strips(buffers)) is not None:
+        _take_smaller(part, found)
+        if part.size <= goal or not further:
+            return
     timeline = Timeline(buffers)
     crowds = find_crowds(buffers, timeline)
     free = [index for index, buffer in enumerate(buffers) if buffer.pin is None]
     first = _first_strategy(part)
-    for strategy in [other for other in STRATEGIES if other is not first] if further else [first]:
+    others = [other for other in STRATEGIES if other is not first]
+    # No step was spent if strips were the first strategy.
+    for strategy in (others if part.steps else [first, *others]) if further else [first]:
         if further and part.steps > PLACING_STEPS:
             break
         order = order_buffers(buffers, free, crowds, strategy.key)
         most_steps = PLACING_STEPS if further else ORDER_STEPS
         offsets, spent = place_in_order(buffers, timeline, order, strategy.fit, most_steps)
-        _take_smaller(part, offsets, spent)
+        part.steps += spent
+        _take_smaller(part, offsets)
         if part.size <= goal:
             break
 
 
-def _take_smaller(part: Part, offsets: list[int], steps: int) -> None:
-    """Count the steps for new offsets. Give the offsets to the part if they are its first or its smallest plan."""
-    part.steps += steps
+def _take_smaller(part: Part, offsets: list[int]) -> None:
+    """Give offsets to a part if they are its first or its smallest plan."""
     size = size_of(part.buffers, offsets)
     if not part.offsets or size < part.size:
         part.offsets, part.size = offsets, size

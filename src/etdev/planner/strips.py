@@ -23,12 +23,10 @@ from etdev.planner.problem import Buffer
 
 _MOST_SIZES = 128
 """Largest number of different sizes. Each size visits all strips."""
-_MOST_VISITS = 20_000_000
-"""Largest product of the number of buffers and the number of sizes, about 20 seconds."""
-_STEPS_PER_VISIT = 6
-"""Number of steps, as in :mod:`etdev.planner.placing`, that count for each buffer and size."""
-_NEVER = 2**63
-"""An instant after all others."""
+_MOST_VISITS = 12_000_000
+"""Largest product of the number of buffers and the number of sizes: about 20 seconds."""
+_PADDED = 1.05
+"""Largest factor by which alignment may increase the sizes of all buffers together."""
 
 _Strip: TypeAlias = tuple[int, int, int, int]
 """``(end, -begin, offset, height)``: the instants during which the bytes are free, the first byte and their number.
@@ -37,37 +35,40 @@ So strips sort by their end. Among strips with equal ends, the one with the last
 """
 
 
-def place_in_strips(buffers: Sequence[Buffer]) -> tuple[list[int], int] | None:
-    """Return all offsets and the number of steps spent.
+def place_in_strips(buffers: Sequence[Buffer]) -> list[int] | None:
+    """Return all offsets.
 
-    Return None if this way does not suit the buffers, because some have a pin or because there are too many sizes.
+    Return None if this way does not suit the buffers: because some have a pin, because there are too many sizes, or
+    because some have a large alignment.
     """
     unit = max(buffer.alignment for buffer in buffers)
     by_size: defaultdict[int, list[int]] = defaultdict(list)
     for index, buffer in enumerate(buffers):
         by_size[-(-buffer.size // unit) * unit].append(index)
-    visits = len(buffers) * len(by_size)
+    padded = sum(size * len(indices) for size, indices in by_size.items())
     has_pins = any(buffer.pin is not None for buffer in buffers)
-    if has_pins or len(by_size) > _MOST_SIZES or visits > _MOST_VISITS:
+    is_large = len(by_size) > _MOST_SIZES or len(buffers) * len(by_size) > _MOST_VISITS
+    if has_pins or is_large or padded > _PADDED * sum(buffer.size for buffer in buffers):
         return None
+    first, never = min(buffer.start for buffer in buffers), max(buffer.end for buffer in buffers) + 1
     strips: list[_Strip] = []
     offsets = [0] * len(buffers)
     top = 0
     for size in sorted(by_size, reverse=True):
-        level = _Level(size, strips, top)
+        level = _Level(size, strips, (never, -first, top, size))
         for index in sorted(by_size[size], key=lambda index: (buffers[index].start, -buffers[index].end)):
             offsets[index] = level.place(buffers[index])
         strips, top = level.left(), level.top
-    return offsets, _STEPS_PER_VISIT * visits
+    return offsets
 
 
 class _Level:
     """Placement of the buffers of one size, in order of their start."""
 
-    def __init__(self, size: int, strips: Iterable[_Strip], top: int) -> None:
-        """Begin with the free strips below ``top``, the size of the arena in bytes."""
-        self.top = top
+    def __init__(self, size: int, strips: Iterable[_Strip], above: _Strip) -> None:
+        """Begin with the free strips of the arena. ``above`` is a strip above the arena that is always free."""
         self._size = size
+        self._above = above
         self._left: list[_Strip] = []
         """Strips that are too low for another buffer, or that end before the next buffer."""
         self._free: list[_Strip] = []
@@ -87,8 +88,8 @@ class _Level:
         if place < len(self._free):
             end, begin, offset, height = self._free.pop(place)
         else:
-            end, begin, offset, height = _NEVER, 0, self.top, self._size
-            self.top += self._size
+            end, begin, offset, height = self._above
+            self._above = (end, begin, offset + self._size, height)
         if height >= 2 * self._size:
             insort(self._free, (end, begin, offset + self._size, height - self._size))
         elif height > self._size:
@@ -111,6 +112,11 @@ class _Level:
         over = bisect_left(self._free, (now + 1,))
         self._left += self._free[:over]
         del self._free[:over]
+
+    @property
+    def top(self) -> int:
+        """Size of the arena in bytes."""
+        return self._above[2]
 
     def left(self) -> list[_Strip]:
         """Return all strips that are free in the end."""
