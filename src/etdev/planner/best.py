@@ -64,6 +64,8 @@ _MANY_CLASSED = 20_000
 
 Other strategies may take too long.
 """
+_MOST_ORDERED = 100_000
+"""A part with more buffers than this that was placed in strips is not placed in other orders."""
 _FEW = 300
 """In a part with at most this many buffers, a window around any buffer usually contains the whole part."""
 _MOST_COMPARED = 20_000
@@ -138,7 +140,8 @@ class _Refinement:
         self._demanded = demanded
         self._fixing = min(_FIXING_STEPS, self._steps)
         self._turns = 0 if count <= _FEW else _TURNS if count <= _MANY else _TURNS // 2
-        if part.steps > 2 * PLACING_STEPS:
+        # No step was spent if strips were the first strategy. Other orders are far worse then.
+        if not part.steps or part.steps > 2 * PLACING_STEPS:
             self._turns = 0
         tables = make_tables(part.buffers, _MOST_PAIRS) if count <= _MOST_SEARCHED else None
         self._restarts = tables and Restarts(tables)
@@ -233,6 +236,8 @@ def _place_part(part: Part, goal: int, *, further: bool = False) -> None:
     Strips are the first strategy of a part with many buffers, if possible, and a further one of other parts.
     """
     buffers = part.buffers
+    if further and not part.steps and len(buffers) > _MOST_ORDERED:
+        return
     if further != _is_large(part) and (found := place_in_strips(buffers)) is not None:
         _take_smaller(part, found)
         if part.size <= goal or not further:
