@@ -65,7 +65,7 @@ _MANY_CLASSED = 20_000
 Other strategies may take too long.
 """
 _MOST_ORDERED = 100_000
-"""A part with more buffers than this that was placed in strips is not placed in other orders."""
+"""If a part with more buffers than this was placed in strips, the planner makes no further attempts."""
 _FEW = 300
 """In a part with at most this many buffers, a window around any buffer usually contains the whole part."""
 _MOST_COMPARED = 20_000
@@ -143,6 +143,8 @@ class _Refinement:
         # No step was spent if strips were the first strategy. Other orders are far worse then.
         if not part.steps or part.steps > 2 * PLACING_STEPS:
             self._turns = 0
+        if not part.steps and count > _MOST_ORDERED:
+            self._fixing = 0
         tables = make_tables(part.buffers, _MOST_PAIRS) if count <= _MOST_SEARCHED else None
         self._restarts = tables and Restarts(tables)
 
