@@ -179,7 +179,7 @@ def _cheapest(editor: Editor, searches: Sequence[_Tilings]) -> tuple[_Step, ...]
         return not least.missing and not least.left and goal + untiled > least.size
 
     for search in searches:
-        # Other searches count more bytes, so they hardly reach a lower peak than the first search.
+        # The lowest peak of the first search saves the others a slow search for their own.
         bound = None if search is searches[0] else searches[0].lowest_peak()
         for found in search.goals(bound, is_enough):
             cost = search.cost(found)

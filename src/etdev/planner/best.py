@@ -64,7 +64,7 @@ _MANY_CLASSED = 20_000
 
 Other strategies may take too long.
 """
-_MOST_ORDERED = 100_000
+_MOST_ATTEMPTED = 100_000
 """If a part with more buffers than this was placed in strips, the planner makes no further attempts."""
 _FEW = 300
 """In a part with at most this many buffers, a window around any buffer usually contains the whole part."""
@@ -140,16 +140,16 @@ class _Refinement:
         self._demanded = demanded
         self._fixing = min(_FIXING_STEPS, self._steps)
         self._turns = 0 if count <= _FEW else _TURNS if count <= _MANY else _TURNS // 2
-        # No step was spent if strips were the first strategy. Other orders are far worse then.
-        if not part.steps or part.steps > 2 * PLACING_STEPS:
+        # In strips, there is no order in which buffers could come first.
+        if part.is_in_strips or part.steps > 2 * PLACING_STEPS:
             self._turns = 0
-        if not part.steps and count > _MOST_ORDERED:
-            self._fixing = 0
         tables = make_tables(part.buffers, _MOST_PAIRS) if count <= _MOST_SEARCHED else None
         self._restarts = tables and Restarts(tables)
 
     def run(self) -> None:
         """Run the attempts, quick attempts first, until the plan reaches the goal."""
+        if self._part.is_in_strips and len(self._part.buffers) > _MOST_ATTEMPTED:
+            return
         few = len(self._part.buffers) <= _FEW
         fix = [] if self._restarts is not None and few else [self._fix_goal]
         whole = [self._place_further, self._search_first]
@@ -238,9 +238,8 @@ def _place_part(part: Part, goal: int, *, further: bool = False) -> None:
     Strips are the first strategy of a part with many buffers, if possible, and a further one of other parts.
     """
     buffers = part.buffers
-    if further and not part.steps and len(buffers) > _MOST_ORDERED:
-        return
     if further != _is_large(part) and (found := place_in_strips(buffers)) is not None:
+        part.is_in_strips = not further
         _take_smaller(part, found)
         if part.size <= goal or not further:
             return
@@ -248,9 +247,9 @@ def _place_part(part: Part, goal: int, *, further: bool = False) -> None:
     crowds = find_crowds(buffers, timeline)
     free = [index for index, buffer in enumerate(buffers) if buffer.pin is None]
     first = _first_strategy(part)
-    others = [other for other in STRATEGIES if other is not first]
-    # No step was spent if strips were the first strategy.
-    for strategy in (others if part.steps else [first, *others]) if further else [first]:
+    # The first strategy has not run yet if strips took its place.
+    run_first = [first] if part.is_in_strips or not further else []
+    for strategy in [*run_first, *(other for other in STRATEGIES if further and other is not first)]:
         if further and part.steps > PLACING_STEPS:
             break
         order = order_buffers(buffers, free, crowds, strategy.key)

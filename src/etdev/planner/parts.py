@@ -27,6 +27,8 @@ class Part:
     """Offsets of the smallest plan so far, in the order of ``buffers``."""
     size: int = 0
     """Size of the smallest plan so far, in bytes."""
+    is_in_strips: bool = False
+    """True if the buffers were first placed in strips, instead of by a strategy."""
     steps: int = 0
     """Number of steps spent on placing the buffers one after another."""
     bound: int = 0
