@@ -171,19 +171,21 @@ def _cost(options: Sequence[_Options], floor: int, room: int) -> int:
 
 @cache
 def possible_ways(sizes: Convolution, *, input_stays: bool) -> tuple[Pieces, ...]:
-    """Return the tilings that are faster than the portable kernel.
+    """Return the tilings that are faster than the portable kernel, fastest first.
 
     ``input_stays`` must be True if other ops need the input afterwards.
     """
     naive = sizes.samples * sizes.outputs * sizes.rows * sizes.columns * sizes.depth * _NAIVE
-    return tuple(way for way in _ways(sizes, input_stays) if way.time * _WORTH < naive)
+    ways = (way for way in _ways(sizes, input_stays) if way.time * _WORTH < naive)
+    return tuple(sorted(ways, key=lambda way: way.time))
 
 
 def fastest(ways: Sequence[Pieces], room: float) -> Pieces:
-    """Return the fastest tiling that fits in ``room`` bytes. If none fits, return the tiling with the least memory."""
-    return min((way for way in ways if way.memory <= room), key=lambda way: way.time, default=None) or min(
-        ways, key=lambda way: (way.memory, way.time)
-    )
+    """Return the fastest tiling that fits in ``room`` bytes. If none fits, return the tiling with the least memory.
+
+    ``ways`` must be in the order of :func:`possible_ways`.
+    """
+    return next((way for way in ways if way.memory <= room), None) or min(ways, key=lambda way: way.memory)
 
 
 def _ways(sizes: Convolution, input_stays: bool) -> Iterator[Pieces]:
@@ -283,7 +285,7 @@ def _sample(editor: Editor, image: Node, weight: Node, sizes: Convolution, piece
     for chosen in _ranges(shape[0], pieces.parts):
         part = matrix
         if pieces.parts > 1:
-            part = editor.call("slice_copy.Tensor", matrix, 0, chosen.start, chosen.stop)
+            part = editor.slice(matrix, 0, chosen.start, chosen.stop)
         groups = chosen if grouped else range(1)
         first = number * sizes.channels + groups.start * own
         channels = range(first, first + len(groups) * own)
@@ -325,7 +327,7 @@ def _region(
     if inner[1:] != [sizes.height, sizes.width]:
         image = editor.window(image, inner, [area, sizes.width, 1], offset)
     elif len(channels) < value(image).shape[0]:
-        image = editor.call("slice_copy.Tensor", image, 0, channels.start, channels.stop)
+        image = editor.slice(image, 0, channels.start, channels.stop)
     return editor.call("constant_pad_nd.default", image, [left, right, above, below], 0.0), 0, height, width
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Hashable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from dataclasses import dataclass
@@ -63,7 +63,9 @@ class Editor:
         self.settings = settings
         self.known: dict[Hashable, Any] = {} if known is None else known
         """Cache for results of tiling searches, and for transposed weights. Editors of equal programs may share it."""
-        self._results: dict[Hashable, Any] = {}
+        # Fake tensors of different modes cannot be mixed, and each mode needs its own results.
+        mode = next((node.meta["val"].fake_mode for node in self.graph.nodes if _is_fake(node.meta.get("val"))), None)
+        self._results: dict[Hashable, Any] = self.known.setdefault(("results", mode), {})
         """Results of ops on fake tensors, by op and arguments."""
         self.limit: int = self.occupancy().peak() if settings.limit is None else settings.limit
         """Maximum number of bytes in use. The default is the estimated peak of the stock lowering after the link."""
@@ -113,20 +115,46 @@ class Editor:
         from torch.fx import Node
         from torch.utils._pytree import tree_map_only
 
-        assert self._at is not None
-        target = edge(op) if isinstance(op, str) else op
-        node = self.graph.call_function(target, args, kwargs)
-        node.meta = {key: value for key, value in self._at.meta.items() if key not in ("val", "tensor_meta", "spec")}
-        key = target, _key_of(args), _key_of(tuple(kwargs.items()))
+        node = self._insert(op, args, kwargs)
+        key = node.target, _key_of(args), _key_of(tuple(kwargs.items()))
         if None in key or key not in self._results:
             values, named = tree_map_only(Node, lambda item: item.meta["val"], (args, kwargs))
-            self._results[key] = target(*values, **named)
+            self._results[key] = edge(op)(*values, **named) if isinstance(op, str) else op(*values, **named)
         node.meta["val"] = self._results[key]
         return node
 
+    def _insert(self, op: str | Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Node:
+        assert self._at is not None
+        node = self.graph.call_function(edge(op) if isinstance(op, str) else op, args, dict(kwargs))
+        node.meta = {key: value for key, value in self._at.meta.items() if key not in ("val", "tensor_meta", "spec")}
+        return node
+
+    def _move(self, op: str, shape: Sequence[int], node: Node, *args: Any) -> Node:
+        """Insert an op that moves elements of ``node`` to a contiguous tensor of this shape.
+
+        The result is the one of :meth:`call`, and is faster.
+        """
+        tensor = node.meta["val"]
+        if tensor.requires_grad or not is_laid_out(tensor) or not all(isinstance(size, int) for size in shape):
+            return self.call(op, node, *args)
+        moved = self._insert(op, (node, *args), {})
+        key = tensor.dtype, tuple(shape)
+        if key not in self._results:
+            self._results[key] = tensor.new_empty(tuple(shape))
+        moved.meta["val"] = self._results[key]
+        return moved
+
     def view(self, node: Node, shape: Sequence[int]) -> Node:
         """Insert a view of a node in another shape. If the node already has that shape, return the node itself."""
-        return node if list(node.meta["val"].shape) == list(shape) else self.call("view_copy.default", node, [*shape])
+        if list(node.meta["val"].shape) == list(shape):
+            return node
+        return self._move("view_copy.default", shape, node, [*shape])
+
+    def slice(self, node: Node, axis: int, begin: int, end: int) -> Node:
+        """Insert a slice of a node, with its elements from ``begin`` to ``end`` along an axis; ``end`` is excluded."""
+        shape = [*node.meta["val"].shape]
+        shape[axis] = end - begin
+        return self._move("slice_copy.Tensor", shape, node, axis, begin, end)
 
     def window(self, node: Node, sizes: Sequence[int], strides: Sequence[int], offset: int = 0) -> Node:
         """Insert an ``as_strided_copy`` of a node, with these sizes and strides.
@@ -134,7 +162,7 @@ class Editor:
         Strides and offset are in elements.
         """
         where = (offset,) if offset else ()
-        return self.call("as_strided_copy.default", node, [*sizes], [*strides], *where)
+        return self._move("as_strided_copy.default", sizes, node, [*sizes], [*strides], *where)
 
     def replace(self, old: Node, new: Node) -> None:
         """Let all users of ``old`` use ``new`` instead. Then remove ``old`` and all ops that became unused."""
@@ -205,6 +233,12 @@ class Editor:
     def _store(self, name: str) -> dict[str, torch.Tensor]:
         state: dict[str, torch.Tensor] = self._program.state_dict
         return state if name in state else self._program.constants
+
+
+def _is_fake(value: Any) -> bool:
+    from torch._subclasses import FakeTensor
+
+    return isinstance(value, FakeTensor)
 
 
 def _key_of(argument: Any) -> Hashable:

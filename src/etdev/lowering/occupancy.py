@@ -24,6 +24,8 @@ _MOVES = frozenset({"expand_copy", "permute_copy", "transpose_copy"})
 """Ops that the estimate treats as views if they leave the elements in the same order."""
 _POOLING = "max_pool2d_with_indices"
 _IN_PLACE = frozenset(name.partition("::")[2].partition(".")[0] for name in DEFAULT)
+_SHARING = _VIEWS | _IN_PLACE | {"cat", "slice_copy"}
+"""Ops whose output may share the memory of other tensors."""
 
 
 class Op(NamedTuple):
@@ -63,7 +65,7 @@ class Lifetimes:
             for source in op.sources:
                 self.last[source] = at
         for at, op in enumerate(ops):
-            if op.sources:
+            if op.kind in _SHARING and op.sources:
                 self._settle(at, op)
         change = [0] * (len(ops) + 1)
         for at, op in enumerate(ops):
@@ -155,6 +157,11 @@ class Occupancy:
         known = {} if before is None else self._moved(before)
         self.ops = [known.get(node) or self._op(node, constants) for node in self.nodes]
         """Ops of the graph, one per node."""
+        self.last_users = [-1] * len(self.ops)
+        """For each op, the index of the last op that uses its output, or -1 if none does."""
+        for index, op in enumerate(self.ops):
+            for source in op.sources:
+                self.last_users[source] = index
         self.lifetimes = Lifetimes(self.ops, linked=linked)
         self.peak_index = max(range(len(self.nodes)), key=self.lifetimes.bytes.__getitem__)
         """Index of the first op at the peak."""

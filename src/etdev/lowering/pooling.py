@@ -182,7 +182,7 @@ def _part(editor: Editor, images: Node, pool: _Pool, chosen: range, neutral: flo
     count, offset = len(chosen), chosen.start * math.prod(pool.area)
     if any(pool.padding):
         if count < pool.images:
-            images = editor.call("slice_copy.Tensor", images, 0, chosen.start, chosen.stop)
+            images = editor.slice(images, 0, chosen.start, chosen.stop)
         above, left = pool.padding
         images = editor.call("constant_pad_nd.default", images, [left, left, above, above], neutral)
         offset = 0

@@ -83,44 +83,60 @@ class Region:
 
         Return None if the tile would need nothing of an input.
         """
+        if pieces not in self._largest:
+            self._largest[pieces] = self._with_halos(self._largest_own(pieces))
+        return self._largest[pieces]
+
+    @cached_property
+    def _largest(self) -> dict[int, dict[Node, range] | None]:
+        """Known results of :meth:`largest_tile`."""
+        return {}
+
+    def _largest_own(self, pieces: int) -> dict[Node, range]:
         own = {}
         for node in self.outputs if self.has_halo else self.axes:
             grains = self.grains[node]
             rows, most = self.needs[node].size // grains, -(-grains // pieces)
             begin = (grains - most) // 2 * rows
             own[node] = range(begin, begin + most * rows)
-        return self._with_halos(own)
+        return own
 
     def is_possible(self, pieces: int) -> bool:
         """Return False if a tile would need nothing of an input. Only tiles that consist of padding do."""
         pads = any(kind_of(node) == "constant_pad_nd" and self.needs[node].halo is not None for node in self.axes)
-        return not pads or all(self.tile(number, pieces) is not None for number in range(pieces))
+        # Padding is at the ends of an axis, so the first or the last tile consists of padding if any tile does.
+        return not pads or all(self.tile(number, pieces) is not None for number in (0, pieces - 1))
 
     def _with_halos(self, own: dict[Node, range]) -> dict[Node, range] | None:
         """Return the elements that a tile of each op computes if the tiles of outputs contain the elements ``own``."""
         if not self.has_halo:
             return own
         found: dict[Node, range] = {}
-        several = {source for _, source in self.selections}
-        for node in reversed(list(self.axes)):
-            what = self.needs[node]
+        for node, what, users in self._backwards:
             known = own.get(node)
             begin, end = (what.size, 0) if known is None else (known.start, known.stop)
-            for user in node.users:
-                tile = found.get(user)
-                if tile is not None:
-                    wanted = self.needs[user].source_range(node, tile)
-                    begin, end = min(begin, wanted.start), max(end, wanted.stop)
+            for user, needed in users:
+                wanted = needed.source_range(node, found[user])
+                begin, end = min(begin, wanted.start), max(end, wanted.stop)
             rows = what.size // self.grains[node]
             # An op without users computes one grain.
             begin, end = (begin // rows * rows, -(-end // rows) * rows) if begin < end else (0, rows)
-            found[node] = range(begin, end)
-            if what.halo is not None and not all(what.source_range(source, found[node]) for source in what.sizes):
+            found[node] = tile = range(begin, end)
+            if what.halo is not None and not all(what.source_range(source, tile) for source in what.sizes):
                 return None
-            if node in several:
+            if node in self._selected:
                 # All outputs of an op have the same tiles.
-                found.update((user, found[node]) for user in node.users if user in found)
+                found.update((user, tile) for user, _ in users)
         return found
+
+    @cached_property
+    def _backwards(self) -> Sequence[tuple[Node, Needs, Sequence[tuple[Node, Needs]]]]:
+        """Ops of the region, last one first. Each is ``(op, its needs, its users in the region with their needs)``."""
+        needs = self.needs
+        return [
+            (node, needs[node], [(user, needs[user]) for user in node.users if user in self.axes])
+            for node in reversed(list(self.axes))
+        ]
 
     @cached_property
     def outputs(self) -> list[Node]:
@@ -143,6 +159,10 @@ class Region:
     def neighbours(self) -> Mapping[Node, Set[Node]]:
         """Inputs and users of each op of the region, including nodes outside of the region."""
         return {node: {*self.needs[node].axes, *node.users} for node in self.axes}
+
+    @cached_property
+    def _selected(self) -> Set[Node]:
+        return {source for _, source in self.selections}
 
     @cached_property
     def selections(self) -> Sequence[tuple[Node, Node]]:

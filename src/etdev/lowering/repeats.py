@@ -120,6 +120,8 @@ class _Stretch:
         self._occupancy, self._begin, self._end, self._facts = occupancy, begin, end, facts
         self._others: dict[int, int] = {}
         """Maps the index of each op outside of the stretch to its name, a negative number."""
+        self._read: set[int] = set()
+        """Indices of the ops whose outputs are arguments of ops in the stretch."""
 
     def identity(self) -> Hashable:
         """Return a key for the stretch. Equal stretches have equal keys."""
@@ -140,17 +142,20 @@ class _Stretch:
             self._argument(node.args),
             self._argument(tuple(node.kwargs.items())),
             self._value(node),
+            (self._occupancy.ops[index].kind, self._occupancy.ops[index].runs_along),
             self._memory(index),
         )
 
     def _other(self, index: int) -> Hashable:
         """Return the facts about an op outside of the stretch.
 
-        One fact is the op's distance from ``begin``. Distances greater than ``REACH`` count as equal.
+        One fact is the op's distance from ``begin``. Distances greater than ``REACH`` count as equal. The output's
+        sizes matter only if an op of the stretch reads the output.
         """
         node = self._occupancy.nodes[index]
         distance = min(self._begin - index, REACH + 1) if node.op == "call_function" else None
-        return node.op, distance, self._value(node), self._memory(index)
+        value = self._value(node) if index in self._read else None
+        return node.op, distance, value, self._memory(index)
 
     def _users(self, index: int) -> tuple[int, ...]:
         """Return one number for each user of an op: its distance from ``begin``, or -1 if it is outside the stretch."""
@@ -162,7 +167,7 @@ class _Stretch:
         """Return the facts about the memory of an op's output, with the lifetime clipped to the stretch."""
         lifetimes, op = self._occupancy.lifetimes, self._occupancy.ops[index]
         return (
-            (op.kind, op.nbytes, op.is_planned, op.runs_along),
+            (op.nbytes, op.is_planned),
             self._name(lifetimes.home[index]),
             *self._lifetime(index),
         )
@@ -197,7 +202,11 @@ class _Stretch:
         from torch.fx import Node
 
         # Names are integers. All other arguments become text. A SymInt has no hash, so it is not looked up.
-        return self._name(self._occupancy.at[item]) if isinstance(item, Node) else repr(item)
+        if not isinstance(item, Node):
+            return repr(item)
+        index = self._occupancy.at[item]
+        self._read.add(index)
+        return self._name(index)
 
     def _value(self, node: Node) -> Hashable:
         value = node.meta.get("val")

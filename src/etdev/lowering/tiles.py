@@ -68,7 +68,7 @@ class _Piece:
             return whole
         if (source, axis, wanted) not in self._slices:
             begin, end = wanted.start - there.start, wanted.stop - there.start
-            self._slices[source, axis, wanted] = self._editor.call("slice_copy.Tensor", whole, axis, begin, end)
+            self._slices[source, axis, wanted] = self._editor.slice(whole, axis, begin, end)
         return self._slices[source, axis, wanted]
 
     def _input(self, node: Node, source: Node, axis: int, halo: Halo | None) -> Node:

@@ -16,8 +16,10 @@ An index into ``values`` is called a value index. All sizes and offsets are in b
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
 from math import prod
 from typing import TypeAlias
 
@@ -439,7 +441,7 @@ class NonConstBufferDevice:
     """Index among the devices of type ``device_type``, -128 to 127."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ExecutionPlan:
     """A method."""
 
@@ -473,9 +475,13 @@ class ExecutionPlan:
                 return Device(entry.device_type, entry.device_index)
         return Device()
 
-    def tensors(self) -> list[tuple[int, Tensor]]:
+    def tensors(self) -> Sequence[tuple[int, Tensor]]:
         """Return the value index and the tensor of each value that is a tensor."""
-        return [(index, value) for index, value in enumerate(self.values) if isinstance(value, Tensor)]
+        return self._tensors
+
+    @cached_property
+    def _tensors(self) -> Sequence[tuple[int, Tensor]]:
+        return tuple([(index, value) for index, value in enumerate(self.values) if isinstance(value, Tensor)])
 
 
 @dataclass(frozen=True, slots=True)

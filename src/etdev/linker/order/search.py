@@ -118,19 +118,17 @@ class _Moves:
 
     def __init__(self, problem: Problem, limit: int, effort: Effort) -> None:
         self.count, self.limit, self.effort = len(problem), limit, effort
-        self._base = problem.base
         self._before = [_bits(steps) for steps in problem.before]
         self._after = problem.after
-        self._users = [_bits(item.users) for item in problem.items]
-        self._items = problem.items
-        self._used = problem.used
+        self._live = problem.base + sum(item.size for item in problem.items if item.before)
+        items = [(item.size, _bits(item.users), item.before, item.after) for item in problem.items]
+        self._used = [[items[index] for index in used] for used in problem.used]
 
     def start(self, bound: int) -> _State | None:
         """Return the state before all steps; None if this state already needs ``limit`` bytes."""
-        live = self._base + sum(item.size for item in self._items if item.before)
         ready = _bits(step for step, before in enumerate(self._before) if not before)
-        state = _State(0, ready, 0, live, max(bound, live), (), None)
-        return self._settled(state) if live < self.limit else None
+        state = _State(0, ready, 0, self._live, max(bound, self._live), (), None)
+        return self._settled(state) if self._live < self.limit else None
 
     def of(self, state: _State) -> Iterator[_State]:
         """For each step that can run next, yield the state that follows. It includes the steps that run immediately."""
@@ -143,13 +141,12 @@ class _Moves:
         """Return the bytes in use during a step, and after it."""
         self.effort.left -= 1
         freed = 0
-        behind = done | 1 << step
-        for index in self._used[step]:
-            item, users = self._items[index], self._users[index]
-            if not item.before and not users & done:
-                live += item.size
-            if not item.after and not users & ~behind:
-                freed += item.size
+        left = ~(done | 1 << step)
+        for size, users, before, after in self._used[step]:
+            if not before and not users & done:
+                live += size
+            if not after and not users & left:
+                freed += size
         return live, live - freed
 
     def _after_step(self, state: _State, step: int, peak: int, live: int) -> _State:
