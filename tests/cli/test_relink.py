@@ -148,7 +148,7 @@ def test_decisions_in_words() -> None:
             chain(1),
             ["-o", "b.pte", "--inplace", "all"],
             2,
-            "error: --inplace: 'all' is not a table of in-place operators\n",
+            "error: --inplace: there is no list of in-place operators with the name 'all'\n",
         ),
         (chain(1), ["-o", "b.pte", "--output", "json=a.pte"], 2, "error: --output: 'a.pte' is a file that the command"),
         (chain(1), ["-o", "b.pte", "--output", "json=b.pte"], 2, "error: --output: 'b.pte' is a file that the command"),

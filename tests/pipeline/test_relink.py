@@ -301,7 +301,7 @@ def test_into_what_cannot_be_read_again(tmp_path: Path) -> None:
         ({"elide": [7]}, "unknown kind of copies 7", "one of: views"),
         (
             {"inplace": "aten::relu.out"},
-            "'aten::relu.out' is not a table of in-place operators",
+            "there is no list of in-place operators with the name 'aten::relu.out'",
             "use one of: default, none;",
         ),
     ],

@@ -108,7 +108,7 @@ def _deployment(project: Project, name: str | None, target: str | None) -> str:
     if target is None:
         raise UsageError(
             "Missing argument 'NAME'.",
-            hint="add the name of a deployment: NAME of a key `deploy.NAME` in the config",
+            hint="add the name of a deployment, such as `board` for the table `deploy.board` in the config",
         )
     found = [deployment for deployment, table in project.config.deploy.items() if table.target == target]
     if len(found) != 1:

@@ -35,7 +35,10 @@ class LoadedConfig:
     """Absolute path of the main config file."""
     profile: str | None
     origins: Mapping[KeyPath, Origin]
-    """Origin of every value, table and list element that a layer sets. Defaults have no origin."""
+    """Origin of every value, table and list element that is set in a file, in the environment or by an option.
+
+    Defaults have no origin.
+    """
     files: tuple[Path, ...] = ()
     """Absolute paths of all files that were read to load this config. The main file is first."""
     layers: tuple[Layer, ...] = field(default=(), repr=False)

@@ -121,9 +121,10 @@ def _overlap(one: Storage, other: Storage) -> bool:
 def _state(
     memories: Sequence[MethodMemory], members: Sequence[tuple[int, Storage]], name: str, *, by_address: bool
 ) -> State:
-    """Return one piece of state.
+    """Combine storages of one or several methods into one piece of state.
 
-    If ``by_address`` is set, members keep their distances from each other. Otherwise, all members begin at offset 0.
+    ``members`` has each storage with the index of its method. If ``by_address`` is set, the storages keep the distances
+    between their addresses. Otherwise, all of them begin at offset 0 of the state.
     """
     lowest = min(storage.offset for _, storage in members)
     placed, size = [], 0

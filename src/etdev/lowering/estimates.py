@@ -132,8 +132,9 @@ def _stretch(occupancy: Occupancy, region: Region) -> tuple[int, int]:
 def _estimate(occupancy: Occupancy, region: Region, pieces: int, begin: int, end: int) -> Figures | None:
     """Estimate the memory in use from op ``begin`` to op ``end`` if a region between them is tiled.
 
-    In the estimate, all tiles run at the position of the region's last op. One tile of each op represents all its
-    tiles. Return None if the region cannot be tiled.
+    ``pieces`` is the number of tiles. The estimate assumes that all tiles run at the position of the region's last op.
+    Of each op, it counts the memory of one tile, because tiles run one after another. Return None if the region cannot
+    be tiled.
     """
     at, lifetimes, outputs = occupancy.at, occupancy.lifetimes, region.outputs
     inside = {at[node] for node in region.axes}

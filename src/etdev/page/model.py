@@ -42,9 +42,10 @@ class Tensors:
     end: tuple[int, ...]
     """First instants at which the tensors are no longer in use."""
     writer: tuple[int, ...]
-    """Positions of the first instructions that write the tensors. :data:`NONE` for a tensor that no instruction writes.
+    """For each tensor, the position of the first instruction that writes it. :data:`NONE` if no instruction does.
 
-    For an alias, this is the last instruction that writes its bytes before the alias is in use.
+    An alias is a tensor on the bytes of another tensor. For an alias, the position of the last instruction that writes
+    these bytes before the alias is first used.
     """
     storage: tuple[int, ...]
     """Rows in :class:`Storages` for tensors that share bytes on purpose. :data:`NONE` for other tensors."""

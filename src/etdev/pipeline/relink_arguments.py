@@ -48,9 +48,9 @@ def check_arguments(planner: str, alignment: int | None, inplace: str, order: st
         )
     if inplace not in TABLES:
         raise UsageError(
-            f"{inplace!r} is not a table of in-place operators",
+            f"there is no list of in-place operators with the name {inplace!r}",
             where="--inplace",
-            hint=f"use one of: {', '.join(TABLES)}; for operators of your own, use `etdev build`",
+            hint=f"use one of: {', '.join(TABLES)}; to list operators of your own, use `etdev build`",
         )
     if order not in ORDERS:
         raise UsageError(f"{order!r} is not an order", where="--order", hint=f"use one of: {', '.join(ORDERS)}")

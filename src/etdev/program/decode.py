@@ -24,7 +24,8 @@ from etdev.program.schema import Absence, Data, Field, Many, One, RawBytes, Scal
 SHARING = 4
 """Maximum number of decoded bytes per byte of the file. Shared bytes count each time they are decoded.
 
-In files of known writers, objects share only vtables.
+A file whose objects share more bytes is refused. In files of known writers, objects share only vtables, so these files
+stay far below the limit.
 """
 MOST_DECODED = 32 << 20
 """Maximum number of decoded bytes of tables, vectors and strings.

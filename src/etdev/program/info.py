@@ -52,7 +52,7 @@ class Argument:
     zero_point: int | None = None
     """Integer that represents the float 0. None if ``scale`` is None."""
     name: str | None = None
-    """Name of an output in the model's result, such as ``mask`` for ``{"mask": x}``. None without a key."""
+    """Name of an output in the model's result, such as ``mask`` for ``{"mask": x}``. None if it has none."""
 
     def __str__(self) -> str:
         if self.type != "tensor":

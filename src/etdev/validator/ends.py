@@ -13,7 +13,10 @@ from etdev.validator.run import Run, form
 
 
 class Ends:
-    """Executor of the start and the end of a method, in both programs."""
+    """Part of the proof about the start and the end of a method: inputs, outputs, and state between calls.
+
+    The proof compares the object program and the linked program.
+    """
 
     def __init__(self, run: Run) -> None:
         self._run = run

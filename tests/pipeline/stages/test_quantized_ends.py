@@ -234,7 +234,7 @@ OUTPUTS = {
     ),
     "changed in place": (
         lambda self, x: overwritten(dq(q(x))),
-        "`aten.relu_.default` changes it in place",
+        "`aten.relu_.default` changes the output in place",
     ),
 }
 

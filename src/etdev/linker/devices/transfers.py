@@ -99,7 +99,10 @@ class _CodeMotion:
             self._all |= bits
         self._jumps = {position for position, call in enumerate(flow.instructions) if isinstance(call, m.JumpFalseCall)}
         self._early: set[Spot] = set()
-        """Spots of copies that had to move before a branch, although only one successor needs the copies."""
+        """Spots just before a branch at which copies are made, although only one side of the branch needs the copies.
+
+        These copies cannot be made later, because their source would then depend on the path taken.
+        """
         self._need_before_loops(flow)
         self._need_where_paths_meet()
 

@@ -139,7 +139,7 @@ class LoweredModel:
     """Names of the methods that change buffers. Their results depend on the order of calls."""
     replaced: tuple[ReplacedOps, ...] = ()
     emitted: EmittedFiles | EmittedTrial | None = None
-    """The object program that lowering emitted to measure its costs; None if lowering emitted none."""
+    """The object program, if it was already emitted to choose between forms; None otherwise."""
     records: Mapping[str, DelegateRecord] = field(default_factory=dict)
     """Records of compiled delegates, by the SHA-256 of the blob."""
     lines: SourceLines | None = None

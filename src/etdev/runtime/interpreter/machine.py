@@ -253,7 +253,9 @@ class Machine:
         tensor.resize(sizes)
         if tensor.capacity is None and (tensor.memory is None or tensor.memory.size < tensor.nbytes):
             if tensor.nbytes > self._bounds.memory:
-                raise RunError(f"{tensor.describe()} needs {tensor.nbytes} bytes, more than the limit")
+                raise RunError(
+                    f"{tensor.describe()} needs {tensor.nbytes} bytes, and the interpreter allows {self._bounds.memory}"
+                )
             tensor.place(scratch(tensor.nbytes, self.home, self.torch_device))
 
     def _writable(self, tensor: RunTensor) -> None:

@@ -114,7 +114,7 @@ class Request:
 
         if any(size >> 31 for size in tensor.shape):
             raise UsageError(
-                f"{called} is {list(tensor.shape)}, and a dimension of a program has at most 2^31 - 1 elements",
+                f"{called} has the sizes {list(tensor.shape)}, and the runtime takes sizes up to 2^31 - 1",
                 hint="pass a smaller tensor",
             )
         tensor = tensor.detach().contiguous()

@@ -35,9 +35,9 @@ _ANY_ORDER = frozenset(
 )
 """Ops whose kernels computed correct results in tests with channels-last tensors.
 
-Before some ops, ExecuTorch 1.5.1 copies inputs to contiguous order (``LegalizePortableDimOrderPass``), and does not
-restore the order of the results. This list must not contain such ops. If an op is not in the list, this module itself
-makes the inputs contiguous, and restores the order of the results.
+For all other ops, this module makes the inputs contiguous, and restores the order of the results. Do not add an op for
+which ExecuTorch 1.5.1 makes the inputs contiguous (``LegalizePortableDimOrderPass``). Its results would stay
+contiguous.
 """
 
 

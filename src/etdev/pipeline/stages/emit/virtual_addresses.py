@@ -77,11 +77,11 @@ class VirtualAddresses:
         self._end = next_address(self._end, spec.nbytes())
 
     def _place_state(self, node: Node, state: State) -> None:
-        """Assign an address to a state, and mark the state so that emission keeps its initial value or name.
+        """Assign an address to a state. If the state has no initial value, also give it its name.
 
-        For a state with a name, emission searches the constants for the state's initial value. It would use any
-        constant with the same bytes. So a state with an initial value gets its name later, from
-        :func:`~etdev.pipeline.stages.emit.mutable_state.with_names`.
+        If the state has an initial value, mark it so that emission keeps the value. Such a state gets its name after
+        emission, from :func:`~etdev.pipeline.stages.emit.mutable_state.with_names`. With a name, emission would look
+        up the value by its bytes, and could use an unrelated constant with equal bytes.
         """
         from executorch.exir.schema import ExtraTensorInfo
 

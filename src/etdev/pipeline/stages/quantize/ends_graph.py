@@ -169,7 +169,7 @@ def find_output(program: ExportedProgram, position: int, changed: int) -> Output
         raise StaysFloatError(_source(node) if is_node else "it is a number", node if is_node else None)
     writer = _writer(node)
     if writer is not None:
-        raise StaysFloatError(f"`{writer.target}` changes it in place", writer)
+        raise StaysFloatError(f"`{writer.target}` changes the output in place", writer)
     return OutputConversion(_end("output", position, node.args[1:]), index, tuple(moves), node)
 
 
