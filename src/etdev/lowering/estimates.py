@@ -89,6 +89,8 @@ class Estimates:
         """Maps each tiling so far to its estimate, or to None if the region cannot be tiled. Includes ``known``."""
         self.overlaps = dict(overlaps)
         """Maps each tiling with halos so far to the result of :func:`overlaps_little`."""
+        self._ops: dict[int, tuple[Region, tuple[tuple[int, int, int], ...]]] = {}
+        """Maps the ``id`` of a region to a pair: the region, and its ops as in :data:`Part`."""
         self.begin = self.end = occupancy.peak_index
         """Indices of the first and the last op on which the estimates depend.
 
@@ -116,8 +118,12 @@ class Estimates:
         return self.overlaps[key]
 
     def _part(self, region: Region, pieces: int) -> Part:
-        at, peak = self.occupancy.at, self.occupancy.peak_index
-        return tuple([(at[node] - peak, axis, region.grains[node]) for node, axis in region.axes.items()]), pieces
+        known = self._ops.get(id(region))
+        if known is None:
+            at, peak = self.occupancy.at, self.occupancy.peak_index
+            ops = tuple([(at[node] - peak, axis, region.grains[node]) for node, axis in region.axes.items()])
+            known = self._ops[id(region)] = region, ops
+        return known[1], pieces
 
 
 def _stretch(occupancy: Occupancy, region: Region) -> tuple[int, int]:

@@ -95,13 +95,18 @@ def choose_forms(
     room = None if memory.room is None else int(_NEAR * memory.room)
     wanted = dict.fromkeys(lowered.methods, FormSettings(frozenset(names), tiling, room=room))
     known: dict[Hashable, Any] = {}
-    first, applied = _apply(lowered, wanted, known, until_other_than=_NEUTRAL)
-    if not any(found.counts.keys() - _NEUTRAL for found in applied.values()):
+    untiled = {name: replace(found, tiling="off") for name, found in wanted.items()}
+    # Try tiling last, because a search for tilings takes long.
+    for settings in (untiled, wanted):
+        first, applied = _apply(lowered, settings, known, until_other_than=_NEUTRAL)
+        if any(found.counts.keys() - _NEUTRAL for found in applied.values()):
+            break
+    else:
         return first
     trials = _Trials(project, exported, target, lowered, place, known)
     if tiling != "auto":
         return _decided(trials.within_stock(wanted), {})
-    whole = trials.within_stock({name: replace(found, tiling="off") for name, found in wanted.items()})
+    whole = trials.within_stock(untiled)
     tiled = trials.tiled(wanted)
     decisions = {name: trials.decide(tiled, whole, name) for name in lowered.methods}
     kept = {name: (tiled if decision.tiled else whole) for name, decision in decisions.items()}
