@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from etdev.lowering import estimates, tiling
-from etdev.lowering.graph import FormSettings
+from etdev.lowering.graph import Editor, FormSettings
 from etdev.lowering.repeats import Known, Repeats
 from etdev.lowering.rewrite import apply_forms
 
@@ -82,3 +82,35 @@ def test_reuse_changes_no_choice(wide: tuple[int, ...], monkeypatch: pytest.Monk
 @pytest.mark.slow
 def test_more_equal_layers_need_no_more_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _tiled(_lowered(*[200] * 12), monkeypatch)[1] < 1.1 * _tiled(_lowered(*[200] * 9), monkeypatch)[1]
+
+
+class _Cumulated(torch.nn.Module):
+    """A cumulative sum at the peak, of ops that can be tiled or, with ``flips``, of an op that cannot be."""
+
+    def __init__(self, *, flips: bool) -> None:
+        super().__init__()
+        self.flips = flips
+        self.wide = torch.nn.Parameter(torch.randn(512, 16), requires_grad=False)
+        self.narrow = torch.nn.Parameter(torch.randn(256, 16), requires_grad=False)
+
+    def forward(self, x: Any) -> Any:
+        x = x.exp()
+        first = F.linear(x, self.wide).split(256, dim=1)[0]
+        found = F.linear(x, self.narrow)
+        found = found.flip([0]) if self.flips else found
+        return found.cumsum(1, dtype=torch.float64).amax(1), first.amax(1)
+
+
+def test_a_choice_depends_on_whether_the_peaks_inputs_can_be_tiled() -> None:
+    """Of two graphs with equal ops at the peak, only one has an input there that can be tiled."""
+    from executorch.exir import to_edge_transform_and_lower
+
+    found = []
+    for flips in (True, False):
+        exported = torch.export.export(_Cumulated(flips=flips), (torch.randn(64, 16),))
+        program = to_edge_transform_and_lower(exported).exported_program()
+        apply_forms(program, FormSettings(frozenset({"linear", "addmm"})))
+        found.append(Editor(program, program.graph_module, FormSettings(frozenset({"tiling"}))).occupancy())
+    repeats = Repeats()
+    assert tiling._best(found[0], 1000, repeats) is None
+    assert tiling._best(found[1], 1000, repeats) is not None

@@ -62,11 +62,14 @@ class Editor:
         """Graph that is edited."""
         self.settings = settings
         self.known: dict[Hashable, Any] = {} if known is None else known
-        """Cache for results of tiling searches, and for transposed weights. Editors of equal programs may share it."""
+        """Cache for results of tiling searches, results of ops on fake tensors, and transposed weights.
+
+        Editors of equal programs may share it.
+        """
         # Fake tensors of different modes cannot be mixed, and each mode needs its own results.
         mode = next((node.meta["val"].fake_mode for node in self.graph.nodes if _is_fake(node.meta.get("val"))), None)
         self._results: dict[Hashable, Any] = self.known.setdefault(("results", mode), {})
-        """Results of ops on fake tensors, by op and arguments."""
+        """Results of ops on fake tensors, by op and arguments, and contiguous ones by dtype and shape."""
         self.limit: int = self.occupancy().peak() if settings.limit is None else settings.limit
         """Maximum number of bytes in use. The default is the estimated peak of the stock lowering after the link."""
         self.is_tiled = False
@@ -132,7 +135,7 @@ class Editor:
     def _move(self, op: str, shape: Sequence[int], node: Node, *args: Any) -> Node:
         """Insert an op that moves elements of ``node`` to a contiguous tensor of this shape.
 
-        The result is the one of :meth:`call`, and is faster.
+        The node is the same as from :meth:`call`, but this method is faster.
         """
         tensor = node.meta["val"]
         if tensor.requires_grad or not is_laid_out(tensor) or not all(isinstance(size, int) for size in shape):

@@ -219,7 +219,8 @@ class _Grains:
         return True
 
 
-def _needs(occupancy: Occupancy, node: Node, axis: int) -> Needs | None:
+def known_needs(occupancy: Occupancy, node: Node, axis: int) -> Needs | None:
+    """Return the inputs that a tile of an op needs, as :func:`~etdev.lowering.axes.needs`. Record the result."""
     key = node, axis
     if key not in occupancy.needs:
         occupancy.needs[key] = needs(node, axis)
@@ -233,7 +234,7 @@ def _fits(
     """Return the inputs that a tile of an op needs, or None if they contradict the tiling of neighbouring ops."""
     if node.op != "call_function":
         return None
-    what = _needs(occupancy, node, axis)
+    what = known_needs(occupancy, node, axis)
     if what is None or any(axes.get(source, along) != along for source, along in what.axes.items()):
         return None
     users = (found[user].axes.get(node, axis) for user in node.users if user in found)
@@ -243,7 +244,7 @@ def _fits(
 def _axes_for(occupancy: Occupancy, user: Node, source: Node, axis: int) -> Iterator[int]:
     """Yield the axes along which ``user`` can be tiled if its input ``source`` is tiled along ``axis``."""
     for own in range(_rank(user)):
-        what = _needs(occupancy, user, own)
+        what = known_needs(occupancy, user, own)
         if what is not None and what.axes.get(source, -1) == axis:
             yield own
 

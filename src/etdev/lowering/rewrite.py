@@ -53,8 +53,8 @@ def apply_forms(
 
     This function changes the program's graph and its tables of tensors in place. The code that torch.fx generated from
     the graph stays as it was. Tensors that the program shares with other programs do not change. ``known`` is a cache
-    that several calls may share. It contains results of searches for tiles, and transposed weights. Do not free the
-    tensors of the programs in these calls while ``known`` is in use.
+    that several calls may share. It contains results of searches for tiles and of ops on fake tensors, and transposed
+    weights. Do not free the tensors of the programs in these calls while ``known`` is in use.
 
     ``until_other_than`` contains names of forms. If it is given, stop as soon as any other form replaces an op. The
     graph of a stopped call is incomplete.

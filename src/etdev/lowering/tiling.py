@@ -19,12 +19,12 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from etdev.lowering import convolution, pooling
-from etdev.lowering.axes import VIEWS, needs, shape_of
+from etdev.lowering.axes import VIEWS, shape_of
 from etdev.lowering.estimates import PEAK, Choice, Estimates
 from etdev.lowering.graph import INSTRUCTION_BYTES, Editor
 from etdev.lowering.halos import POOLING
 from etdev.lowering.occupancy import Occupancy, Workspace, kind_of
-from etdev.lowering.regions import Region, grow_region, part_of
+from etdev.lowering.regions import Region, grow_region, known_needs, part_of
 from etdev.lowering.repeats import Repeats, facts_of
 from etdev.lowering.tiles import rewrite_region
 
@@ -292,7 +292,8 @@ def _seeds(occupancy: Occupancy) -> Iterator[tuple[Node, int]]:
     for seed in [node, *node.all_input_nodes]:
         if seed.op == "call_function":
             for axis in range(len(shape_of(seed) or ())):
-                if needs(seed, axis) is not None:
+                # Ops that cannot be tiled must be recorded, too, because the choice depends on them.
+                if known_needs(occupancy, seed, axis) is not None:
                     yield seed, axis
 
 

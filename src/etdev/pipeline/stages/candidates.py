@@ -97,7 +97,7 @@ def choose_forms(
     known: dict[Hashable, Any] = {}
     untiled = {name: replace(found, tiling="off") for name, found in wanted.items()}
     # Try tiling last, because a search for tilings takes long.
-    for settings in (untiled, wanted):
+    for settings in (untiled, wanted) if tiling != "off" else (untiled,):
         first, applied = _apply(lowered, settings, known, until_other_than=_NEUTRAL)
         if any(found.counts.keys() - _NEUTRAL for found in applied.values()):
             break
