@@ -90,7 +90,7 @@ BROKEN = {
             "'mine_package:mine', which 'mine-package' registers as the planner 'mine', is not a planner: "
             "it lacks __call__"
         ),
-        "a planner must be a function from an etdev.planner.Problem to offsets, or one that `bank_planner` declares",
+        "a planner must be a function from an etdev.planner.Problem to offsets, or use the decorator `bank_planner`",
     ),
     "it is a class": (
         "class mine: pass",

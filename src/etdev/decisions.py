@@ -34,7 +34,7 @@ class Elision:
     operator: str
     action: Action
     nbytes: int
-    """Number of bytes that the program no longer copies. For a kept copy, number of bytes that it still copies.
+    """Number of bytes that the program no longer copies. For a kept copy, the number of bytes that it copies.
 
     For dynamic sizes, the maximum.
     """

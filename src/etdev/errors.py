@@ -25,7 +25,7 @@ class ExitCode(IntEnum):
     BUILD_FAILED = 4
     """The build produced no artifact, or verification rejected the artifact."""
     LOCK_STALE = 5
-    """Something does not match the lock."""
+    """The inputs or outputs of the build differ from the lock, or there is no lock."""
     DEPLOY_FAILED = 6
     """The release was not deployed. The previous release is still the current one."""
     BUG = 70
@@ -213,7 +213,7 @@ class EmitError(StageError):
 
 
 class LinkError(StageError):
-    """Error for a program that cannot be linked because requests contradict each other or the new plan is wrong."""
+    """Error for a program that cannot be linked, for example because settings contradict each other."""
 
     rule = "link"
 

@@ -83,7 +83,7 @@ CHECKS = Group(
 PLANNERS = Group(
     "etdev.planners",
     "planner",
-    "a planner must be a function from an etdev.planner.Problem to offsets, or one that `bank_planner` declares",
+    "a planner must be a function from an etdev.planner.Problem to offsets, or use the decorator `bank_planner`",
     ("naive", "greedy", "best"),
 )
 DEPLOY_TRANSPORTS = Group(
@@ -144,16 +144,16 @@ def distribution(group: Group, name: str) -> metadata.Distribution | None:
     """Return the package that registers ``name``, or None for a built-in name. This imports no object.
 
     Raises :class:`KeyError` for an unknown name. Raises :class:`~etdev.errors.MissingRequirementError` if two packages
-    use the name.
+    register the name, or if a package registers a built-in name.
     """
     point = _find(group, name)
     return None if point is None else point.dist
 
 
 def check_name(group: Group, name: str) -> None:
-    """Raise :class:`~etdev.errors.MissingRequirementError` if two packages use ``name``. This imports no object.
+    """Raise :class:`~etdev.errors.MissingRequirementError` if two packages register ``name``. This imports no object.
 
-    Raises :class:`KeyError` for an unknown name.
+    Also raise this error if a package registers a built-in name. Raises :class:`KeyError` for an unknown name.
     """
     _find(group, name)
 

@@ -55,7 +55,7 @@ def command() -> str:
 
 
 def remedy() -> str:
-    """Return the command that installs the package, and the variable that names another folder."""
+    """Return a hint for users: the command that installs the package, or the variable that names another folder."""
     return f"{command()}, or set {VARIABLE} to a folder that contains both packages"
 
 
@@ -63,7 +63,7 @@ def remedy() -> str:
 def importable() -> Iterator[None]:
     """Import the modules that the Arm backend needs.
 
-    The folder is on the module path only during the block, after all other folders. Raises
+    The package's folder is on the module path only during the block, after all other folders. Raises
     :class:`~etdev.errors.MissingRequirementError` if the package is missing, and ImportError if it is broken.
     """
     lacking = problem()

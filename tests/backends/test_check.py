@@ -285,9 +285,9 @@ def test_a_share_of_delegated_ops_needs_a_backend_with_delegates(tmp_path: Path)
         "targets.cpu.budget.delegated",
         (
             "`targets.cpu.budget.delegated` cannot be reached: no backend of the target ('cortex-m') has delegates; "
-            "its ops run on kernels"
+            "all ops run on kernels"
         ),
-        "remove it, or add a backend with delegates",
+        "remove this limit, or add a backend with delegates",
     )
 
 

@@ -128,7 +128,7 @@ def test_a_changed_artifact(run: Run, tmp_path: Path, program: bytes, place: int
     code, out, _ = run("verify", "cpu")
 
     assert code == 4
-    assert "  bytes      failed   changed since it was built: its sha256 is " in out
+    assert "  bytes      failed   the file has changed since it was built: its sha256 is " in out
     assert "  note       the file has changed since it was built: its sha256 is " in out
     assert "help: build it again (`etdev build cpu`)" in out
 

@@ -204,7 +204,7 @@ INVALID = {
         "7:25",
         (
             '`targets.cpu.budget.memory.gpu` is a limit of "gpu", which is neither a device (cpu, cuda:0 to cuda:127) '
-            "nor a bank, as the target has none"
+            "nor a bank (the target has no banks)"
         ),
     ),
     "memory of an impossible device": (

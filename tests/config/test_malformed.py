@@ -134,7 +134,9 @@ def test_what_is_no_file(tmp_path: Path) -> None:
     assert problems(tmp_path, name="none.toml")[0].message == "there is no such file"
     assert problems(tmp_path, name="loop.toml")[0].message.startswith("cannot read the file:")
     assert problems(tmp_path, "a = 1", name="etdev.json")[0].message.endswith("ends in .toml, .yaml or .yml")
-    assert problems(tmp_path, "[tool.x]\n", name="pyproject.toml")[0].message.startswith("there is no [tool.etdev]")
+    assert problems(tmp_path, "[tool.x]\n", name="pyproject.toml")[0].message.startswith(
+        "this file has no table `tool.etdev`"
+    )
 
 
 NULLS = {"absent": "", "tilde": "~", "lower": "null", "title": "Null", "upper": "NULL", "tag": "!!null ''"}

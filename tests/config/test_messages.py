@@ -132,7 +132,7 @@ CASES = {
         MINIMAL + 'budget.memory = { cpuu = "256KiB" }\n',
         (
             'etdev.toml:7:26: `targets.cpu.budget.memory.cpuu` is a limit of "cpuu", which is neither a device '
-            "(cpu, cuda:0 to cuda:127) nor a bank, as the target has none\n  help: did you mean `cpu`?\n"
+            "(cpu, cuda:0 to cuda:127) nor a bank (the target has no banks)\n  help: did you mean `cpu`?\n"
         ),
     ),
     "size without a unit that exists": (

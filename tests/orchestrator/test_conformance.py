@@ -224,7 +224,7 @@ def test_elements_begin_at_a_multiple_of_their_size(memory: str, dtype: str, at:
     host."""
     with Orchestrator([memory]) as o:
         data = o.malloc(0, 32)
-        with pytest.raises(UsageError, match=f"argument 0: {dtype} begins at byte {at}, which is not a multiple of"):
+        with pytest.raises(UsageError, match=f"argument 0: an array of {dtype} begins at byte {at}, which is not"):
             o.submit(jobs.nothing, data.view(at, 16).resident(dtype=dtype))
         assert o.stats().waiting == 0
 
@@ -653,7 +653,7 @@ def test_there_is_room_for_so_many_bytes(make: Make, tmp_path: Path) -> None:
     o = make(max_bytes=64, timeout=0.2)
     with busy(o, 0, tmp_path, FLOATS):
         o.submit(jobs.total, FLOATS, worker=0)
-        with pytest.raises(BackPressureError, match="a task with 32 bytes could not be submitted"):
+        with pytest.raises(BackPressureError, match="a task with 32 bytes to copy could not be submitted"):
             o.submit(jobs.total, FLOATS, worker=0)
     o.wait()
     big = np.zeros(100, np.float32)

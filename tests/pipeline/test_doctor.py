@@ -59,7 +59,7 @@ def test_a_complete_machine(machine: pytest.MonkeyPatch, capsys: pytest.CaptureF
     assert _line(text, "torch ") == "torch 2.13.0+cpu for models, export"
     assert _line(text, "tosa-tools").endswith(", or set ETDEV_TOSA_TOOLS to a folder that contains both packages")
     assert _line(text, "xnnpack").startswith("xnnpack yes")
-    assert _line(text, "xnnpack").endswith("(devices: cpu); the runtime here has it")
+    assert _line(text, "xnnpack").endswith("(devices: cpu); the runtime here has this backend")
     assert "the package 'openvino' is not installed: pip install" in _line(text, "openvino no")
     assert _line(text, "cuda no").startswith("cuda no the package 'triton' is not installed, without which ")
     assert "ExecuTorch's runtimes cannot (devices: cpu, cuda)" in _line(text, "reference yes")

@@ -299,7 +299,7 @@ MALFORMED = {
     ),
     "a graph that is cut off": (
         _with("delegates", "ab12", "graph", value="eJxLL0os"),
-        "delegates.ab12.graph: the compressed data is incomplete, too large or followed by other data",
+        "delegates.ab12.graph: the data is incomplete, larger than 2 GiB when decompressed, or followed by other data",
     ),
     "a graph that is not compressed": (
         _with("delegates", "ab12", "graph", value="AAAA"),

@@ -103,7 +103,9 @@ def test_sizes_that_grow_without_end() -> None:
         half.kernel("executorch_prim::mul.Scalar", between, between, result)
     report = validate(half, half)
 
-    assert [item.reason for item in report.not_validated] == ["the formulas for its tensor sizes have too many terms"]
+    assert [item.reason for item in report.not_validated] == [
+        "the formulas for the method's tensor sizes have too many terms"
+    ]
 
 
 @pytest.mark.parametrize(

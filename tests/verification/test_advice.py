@@ -70,7 +70,7 @@ def test_a_delegate_that_an_op_splits_and_floats_at_the_ends(project: Callable[.
     mean = UndelegatedOps(op="aten.mean.dim", count=1, reasons=("xnnpack: only keepdim=True",), source="model.py:20")
     relu = UndelegatedOps(op="aten.relu", count=9)
     split = method_result(delegate_calls={"XnnpackBackend": 2}, undelegated=(relu, mean))
-    change = "let the delegate also take `aten.mean.dim` (model.py:20; xnnpack: only keepdim=True), "
+    change = "let a delegate also take `aten.mean.dim` (model.py:20; xnnpack: only keepdim=True), "
     ends = "take and return integers (`io.forward.quantized`), "
 
     def advice(item: MethodResult) -> str:
@@ -87,7 +87,7 @@ def test_an_output_that_is_most_of_the_memory(project: Callable[..., Project]) -
     values = [tensor(8, at=0), tensor(64, at=32)]
     found = program(method(values, [sin(0, 1)], outputs=(1,), sizes=(288,)))
     measured = Measured(Path("p.pte"), 0, found, (method_result(),))
-    caller = "let the caller bring output 0 of 'forward' (256 B; set `io.forward.outputs` to \"caller\"), "
+    caller = "let the caller provide output 0 of 'forward' (256 B; set `io.forward.outputs` to \"caller\"), "
     assert advise(made, "cpu", measured, "budget.memory", "memory", "cpu") == caller + INPUTS
 
     (plan,) = found.execution_plan

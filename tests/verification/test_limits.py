@@ -504,7 +504,10 @@ def test_growth_since_a_commit(growth: Growth, folder: Path, git: Callable[..., 
 
 @pytest.mark.parametrize(
     ("lock", "reason"),
-    [(None, "git:main has no etdev.lock"), ("version = 1\n", "the etdev.lock of git:main does not contain it")],
+    [
+        (None, "git:main has no etdev.lock"),
+        ("version = 1\n", "the etdev.lock of git:main does not contain this target"),
+    ],
 )
 def test_a_commit_without_the_target(
     growth: Growth, folder: Path, git: Callable[..., str], lock: str | None, reason: str

@@ -178,7 +178,7 @@ SHAPE = {"sizes": (5,), "dim_order": (0,), "allocation_info": None}
         (spec(b"\xff"), "does not name a device: b'\\xff'; use one of cpu, cuda:0 to cuda:127"),
         (
             call(3, m.MoveCall(2, 3)),
-            "instruction 3 (move): it moves value 3 on cpu to value 2 on cuda:0; a move passes on an address",
+            "instruction 3 (move): it moves value 2 on cuda:0 to value 3 on cpu; a move copies only the address",
         ),
         (call(3, m.JumpFalseCall(2, 4)), "instruction 3 (jump): the condition, value 2, is on cuda:0"),
     ],

@@ -192,7 +192,7 @@ BROKEN = {
     "it has another name": (
         GOOD,
         "float64",
-        "the entry point 'float64' in 'etdev_test_toy' provides a check that is named 'no-float64'",
+        "the entry point 'float64' in 'etdev_test_toy' provides a check with another name: 'no-float64'",
         "a check must have the members of etdev.verification.Check, and the same name as its entry point",
     ),
     "etdev has the name": (

@@ -160,7 +160,7 @@ def test_a_delegate_that_nothing_here_executes(judge: Callable[..., dict[str, Ch
     other = across(replace(plan, delegates=tuple(replace(item, id="CudaBackend") for item in plan.delegates)))
     checks = judge(other, ACCURACY)
 
-    reason = "CudaBackend cannot be replayed: no executor for its blobs is installed"
+    reason = "the replay has no executor for delegates of CudaBackend"
     assert (checks["replay"].status, checks["replay"].summary) == ("not run", reason)
     assert checks["accuracy"].status == "not run"
 
@@ -243,8 +243,8 @@ def test_what_did_not_run_at_all_is_not_passed() -> None:
 
     assert check.status == "not run"
     assert check.summary == (
-        "the memory test passed, but the program was not replayed on the device: no kernel; nor did ExecuTorch's C++ "
-        "runtime on the device run it: no compiler"
+        "the memory test passed, but the program was not replayed on the device: no kernel; ExecuTorch's C++ runtime "
+        "on the device did not run it either: no compiler"
     )
 
 

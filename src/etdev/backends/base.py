@@ -173,7 +173,7 @@ class ForMicrocontrollers(Protocol):
 
     @property
     def microcontrollers(self) -> Literal[True]:
-        """Always True. Lowering uses the wheel's faster kernels only if ``runtime.kernels`` lists their library."""
+        """Always True. For such a backend, lowering uses only forms with kernels in ``runtime.kernels``."""
 
 
 @runtime_checkable

@@ -25,7 +25,7 @@ def check_partitioners(config: Raw) -> Iterable[Issue]:
     * The backend is unknown or cannot be loaded.
     * The backend refuses an option, a device or a compile spec.
     * The backend needs static shapes, and a method has dynamic dimensions.
-    * There is a limit on delegated ops, and the target has no delegates.
+    * A target sets a minimum share of delegated ops, but its backends have no delegates.
     """
     dynamic = [method.name for method in config["methods"].tables if any(map(_is_dynamic, method["dims"].tables))]
     for target in config["targets"].tables:
@@ -74,8 +74,8 @@ def _check_delegated(target: Raw) -> Iterable[Issue]:
     if any(backend.delegate_ids for backend in found):
         return
     lacking = ", ".join(dict.fromkeys(repr(backend.name) for backend in found))
-    text = f"cannot be reached: no backend of the target ({lacking}) has delegates; its ops run on kernels"
-    yield limit.issue(text, CONFLICT, "remove it, or add a backend with delegates")
+    text = f"cannot be reached: no backend of the target ({lacking}) has delegates; all ops run on kernels"
+    yield limit.issue(text, CONFLICT, "remove this limit, or add a backend with delegates")
 
 
 def _check_options(backend: Backend, options: Raw) -> Iterable[Issue]:

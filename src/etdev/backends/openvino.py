@@ -24,8 +24,8 @@ class OpenVino:
     Observed with executorch 1.4.1 and 1.5.1, and openvino 2025.4:
 
     * The CPU plugin computes in bfloat16 on processors that support it, despite the precision of the compiled model.
-    * A method with dynamic dimensions fails in ``preprocess`` of 1.4.1. With 1.5.1 it lowers, but below the maximum
-      sizes its outputs have wrong sizes and values, without an error.
+    * A method with dynamic dimensions fails in ``preprocess`` of 1.4.1. Version 1.5.1 lowers such a method. But for
+      inputs below the maximum sizes, the outputs have wrong sizes and values, without an error.
     * The first and the second lowering in one process produce different blobs, because blobs contain numbered names.
       Two processes produce the same blob.
     """

@@ -1,4 +1,4 @@
-"""Files that options of backends name."""
+"""Options of backends that are paths of files: their keys in a config, and problems with the files."""
 
 from __future__ import annotations
 

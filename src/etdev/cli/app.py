@@ -86,7 +86,7 @@ def root(
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; never raises an error, and prints a traceback only on request."""
-    with INTERRUPTS:  # This includes the end of the command, so that a signal cannot interrupt the last output.
+    with INTERRUPTS:  # The block includes the end of the command, so that a signal cannot interrupt the last output.
         try:
             code = _dispatch(arguments)
             sys.stdout.flush()
@@ -103,7 +103,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
     try:
         code = command.main(args=list(arguments), prog_name="etdev", standalone_mode=False)
     except SystemExit as error:
-        # Shell completion ends like this, and so does a command whose broken pipe typer caught.
+        # Shell completion ends with SystemExit. So does a command with a broken pipe that typer caught.
         if isinstance(error.__context__, BrokenPipeError):
             raise error.__context__ from None
         raise

@@ -79,7 +79,7 @@ NativeLibraryOption = Annotated[
         "--native-library",
         metavar="FILE",
         help="A shared library with backends or kernels in C++ that the program needs. Only with --runtime native; "
-        "runs code of the library. Repeatable. Libraries of the config and of installed packages are known.",
+        "runs code of the library. Repeatable. Not needed for libraries in the config or of installed packages.",
         show_default=False,
     ),
 ]
@@ -159,7 +159,7 @@ def find_program(
 
 
 def _note_differences(project: Project, target: str) -> None:
-    """Print notes if the target was built with other settings than the config's, or from other files."""
+    """Print a note if the build overrode settings of the config, and a note if files changed since the build."""
     from etdev.cli.rendering.output import note
     from etdev.cli.rendering.verdict import override_texts
     from etdev.pipeline.project.places import report_place

@@ -129,7 +129,7 @@ DataOption = Annotated[
         "--data",
         metavar="FILE",
         help="A .ptd file with data of the program. Repeatable. Not for a target. Not needed for a file in a deployed "
-        "release or next to the report of its build: its data files are known.",
+        "release or next to the report of its build, because etdev then finds the data files.",
         show_default=False,
     ),
 ]

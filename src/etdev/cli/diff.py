@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _NONE = "-"
 _LISTED_DATA = 3
-"""Maximum number of names to list for data in other files. Most of these names are digests."""
+"""Maximum number of names to list for data in other files. If there are more, only their number is shown."""
 
 
 class _Row(NamedTuple):
@@ -212,7 +212,7 @@ def _data_file_rows(a: ProgramInfo, b: ProgramInfo) -> Iterator[_Row]:
 def _named_data_rows(found: ProgramDiff) -> Iterator[_Row]:
     """Yield a row on names of data that only one file has, and a row on common names with different content.
 
-    A row has the number of names. It does not list the names, because most of them are digests.
+    Each row has the number of names instead of the names, because most names are digests.
     """
     a, b = ({item.key for item in each.named_data} for each in (found.a, found.b))
     if a != b:

@@ -88,7 +88,9 @@ def _package_row(package: Package) -> tuple[str, ...]:
 def _backend_row(state: BackendState) -> tuple[str, ...]:
     if not state.available:
         return state.name, "no", state.reason + (f": {state.remedy}" if state.remedy else "")
-    runtime = {True: "; the runtime here has it", False: "; the runtime here lacks it", None: ""}[state.registered]
+    runtime = {True: "; the runtime here has this backend", False: "; the runtime here lacks this backend", None: ""}[
+        state.registered
+    ]
     if state.registered is False and state.native:
         runtime += ", and the native runtime has it"
     return state.name, "yes", f"{state.summary} (devices: {', '.join(state.device_types)}){runtime}"

@@ -39,7 +39,7 @@ _ORIGINS = {
     "planned": "in planned memory",
     "caller": "in memory of the caller",
     "constant": "a constant of the file",
-    "alias": "wherever it was computed",
+    "alias": "in memory of another tensor",
 }
 _COPY_KINDS = {
     "views": "only the shape changes",
@@ -47,7 +47,7 @@ _COPY_KINDS = {
     "cat": "several tensors in one",
     "write_back": "new content of a buffer",
     "order": "another order in memory",
-    "repeat": "the same several times",
+    "repeat": "the same content several times",
 }
 _LISTED_TENSORS = 5
 """Maximum number of tensors to list for each peak. The largest tensors are listed."""

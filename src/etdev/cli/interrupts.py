@@ -73,8 +73,8 @@ class Interrupts:
     def forget(self) -> None:
         """Close the pipe for signals in a forked process.
 
-        With an open pipe, signals to the forked process would also reach its parent. In addition, a thread of the
-        parent reads from the pipe. The thread ends only when no process has the pipe open for writing.
+        While the pipe is open, signals to the forked process also reach its parent. In addition, the parent's thread
+        that reads from the pipe cannot end, because it ends only when no process has the pipe open for writing.
         """
         if self._pipe is not None:
             with suppress(ValueError):

@@ -89,7 +89,7 @@ _ONE_VALUE = {
     "--method": "call each method with a command of its own. To call several methods on the same state, list the calls "
     "in `verify.sessions`, or use the `--call` of a project of `etdev runner`"
 }
-"""Maps an option to the hint for a second value. For all other options, the hint is to remove one of the values."""
+"""Maps an option to the hint of the error about a second value. For other options, the hint is to remove a value."""
 
 
 def load(name: str, entry: Entry | Group) -> Any:

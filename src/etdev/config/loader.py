@@ -78,7 +78,10 @@ class LoadedConfig:
         return self.root if origin is None else origin.base
 
     def problem(self, message: str, *key: str | int, hint: str | None, rule: str) -> Problem:
-        """Return a problem at a value. For a default, use the innermost enclosing table that a layer sets."""
+        """Return a problem at the location of a value.
+
+        For a default, use the location of the innermost enclosing table that a layer sets.
+        """
         origin = self.origin(*key)
         if origin is None:
             return Problem(message, format_key(key), hint=hint, rule=rule)
@@ -86,7 +89,7 @@ class LoadedConfig:
 
     @property
     def overrides(self) -> dict[str, Any]:
-        """Values that environment variables and ``--set`` state, by key in its text form.
+        """Maps each key, as text, to the value that an environment variable or ``--set`` states.
 
         Keys of ``run`` and ``deploy`` are left out, because they do not affect a build.
         """

@@ -136,8 +136,8 @@ def short_text(text: str, limit: int = 60) -> str:
 def _match(parts: Sequence[str], root: Node, data: object) -> tuple[KeyPath, str | None]:
     """Find the key that matches the parts of a variable's name. Return the tuple (key, message).
 
-    The message is None, unless a part matches several keys. In that case, the key includes only the parts before this
-    part, and the message describes the ambiguity.
+    If a part matches several keys, the message describes the ambiguity, and the key contains only the parts before this
+    part. Otherwise, the message is None.
     """
     path: KeyPath = ()
     nodes: list[Node] = [root]

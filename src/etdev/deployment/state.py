@@ -114,9 +114,9 @@ def leftovers(transport: Transport, now: datetime) -> list[Leftover]:
 def half_removed(transport: Transport) -> Iterator[str]:
     """Yield the releases that lack a manifest because their removal was interrupted.
 
-    An upload that still runs lacks its manifest as well, but has a temporary name until the manifest exists. To see
-    either the temporary name or the manifest, this function reads the folders, the temporary names and the manifests
-    in this order.
+    A running upload also lacks its manifest, but it has a temporary name until the manifest exists. Therefore, this
+    function reads the folders first, then the temporary names, and then the manifests. In another order, it could miss
+    the temporary name and the manifest of such an upload.
     """
     folders = releases(transport)
     making = {in_making(name) for name in transport.names("")}

@@ -60,7 +60,7 @@ def remedy(devices: Sequence[Device]) -> str:
 
 
 def advises_map(hint: str | None) -> bool:
-    """Return whether a hint is from :func:`remedy`. The notes of :func:`describe_map` contain its advice, too."""
+    """Return True if :func:`remedy` made this hint. A note of :func:`describe_map` then has the same advice."""
     return hint is not None and hint.startswith(_ADVICE)
 
 

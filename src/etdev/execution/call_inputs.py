@@ -319,7 +319,7 @@ def _checked(declared: m.Value, tensor: torch.Tensor, called: str) -> torch.Tens
         raise UsageError(problem, where=WHERE, hint="write `NAME=VALUE`")
     axes = len(declared.sizes)
     if tensor.dtype != torch_dtype(declared.scalar_type) or tensor.dim() not in (axes, axes + 1):
-        hint = "convert the array to this type and shape. etdev converts only float32, to a quantized input"
+        hint = "convert the array to this type and shape; etdev converts only float32 arrays for quantized inputs"
         raise UsageError(problem, where=WHERE, hint=hint)
     wrong = _wrong_axis(declared, tensor.shape)
     if tensor.dim() > axes and _wrong_axis(declared, tensor.shape[1:]) is None:

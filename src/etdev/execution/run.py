@@ -52,7 +52,7 @@ The context manager yields a function that must be called after each call.
 
 @contextmanager
 def no_progress(total: int) -> Iterator[Callable[[], None]]:
-    """Yield a function that does nothing. Used if no progress is shown."""
+    """Yield a function that does nothing, for callers that show no progress."""
     yield lambda: None
 
 

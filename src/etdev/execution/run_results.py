@@ -26,9 +26,9 @@ class OutputResult(Part):
 
     position: int
     name: str | None = None
-    """Name in the model's result, such as ``mask`` for ``{"mask": x}``; None without a key."""
+    """Name in the model's result, such as ``mask`` for ``{"mask": x}``; None if the output has no key."""
     type: str
-    """``tensor``, ``int``, ``bool``, ``float``, ``str`` or ``NoneType``."""
+    """Type of the output: ``tensor``, ``int``, ``bool``, ``float``, ``str`` or ``NoneType``."""
     value: str | None = None
     """The value as text, if the output is not a tensor; otherwise None."""
     dtype: str | None = None

@@ -45,7 +45,7 @@ def replay_obstacle(program: Program, device_map: DeviceMap, executed: Collectio
     # Check this first: devices do not help without executors.
     delegates = [name for name in missing_executors(program) if name not in executed]
     if delegates:
-        return Obstacle(f"{', '.join(delegates)} cannot be replayed: no executor for its blobs is installed")
+        return Obstacle(f"the replay has no executor for delegates of {', '.join(delegates)}")
     devices = named_devices(program)
     reason = absent(devices, device_map)
     if reason is not None:
@@ -77,8 +77,8 @@ def open_replay(
     """Return the replay, which runs programs in etdev's interpreter.
 
     ``others`` maps names of delegates to further executors, in addition to the installed executors. ``inplace`` lists
-    kernels that may write an output over an operand, in addition to those in etdev's own table. It is the table that
-    was used in the program's link.
+    kernels that may write an output over an operand, in addition to those in etdev's own table. Pass the table with
+    which the program was linked.
     """
     from etdev.runtime.interpreter.delegates import executors
     from etdev.runtime.replay import ReplayRuntime

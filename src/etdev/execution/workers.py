@@ -35,7 +35,7 @@ from etdev.runtime.pool import ProgramPool, ProgramSource
 from etdev.runtime.replay import ReplayRuntime
 
 Each = Callable[[float, tuple[Any, ...]], None]
-"""Function that takes the duration in seconds and the outputs of a call. It runs after each call, in order."""
+"""Function that takes the duration in seconds and the outputs of a call. It is called once for each call, in order."""
 
 
 @dataclass(frozen=True, slots=True)

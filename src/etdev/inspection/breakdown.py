@@ -168,7 +168,7 @@ def section_parts(file: Path) -> Parts:
 
 
 def copy_parts(plan: m.ExecutionPlan) -> Parts:
-    """Return the sizes of a method's copies between the host and devices, each counted once."""
+    """Return the sizes of a method's copies between the host and devices. A copy in a loop counts once."""
     return Parts(tuple(_copies(plan)))
 
 

@@ -16,7 +16,7 @@ from etdev.program.info import ConstantInfo, ConstantKind
 def describe_constants(program: Program) -> tuple[ConstantInfo, ...]:
     """Return the constants and initial values of a program, each once.
 
-    Values in the program's file are distinguished by index. Values in data files are distinguished by name.
+    Tensors share a constant if they state the same index in the program's file, or the same name in a data file.
     """
     found: dict[tuple[ConstantKind, int | str], ConstantInfo] = {}
     for plan in program.execution_plan:

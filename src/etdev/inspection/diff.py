@@ -31,9 +31,9 @@ class MethodDiff:
 
     name: str
     same: bool
-    """True if the methods are equal; the content of their constants is ignored."""
+    """True if the methods are equal, including addresses and buffer sizes; the content of constants is ignored."""
     same_code: bool
-    """True if the methods are equal; addresses, buffer sizes and unused content are ignored."""
+    """True if the instructions and values are equal; addresses, buffer sizes and unused content are ignored."""
     planned: int | None
     """Number of tensors in planned memory; None if the code differs, which prevents a comparison of tensors."""
     moved: int | None

@@ -10,7 +10,7 @@ from typing import Any
 from etdev.program import model as m
 
 _LONGEST = 200
-"""Maximum number of characters of a name. Longer ones are left out."""
+"""Maximum number of characters of a name, without its dots. An output with a longer name gets the name None."""
 
 
 def output_names(plan: m.ExecutionPlan) -> Sequence[str | None]:
@@ -48,7 +48,8 @@ def _keys(context: Any, count: int) -> Sequence[str] | None:
     """Return the keys of a dict's or dataclass's entries; None for other containers.
 
     The context of a dict is the list of its keys, as JSON text. The context of a dataclass is a pair of lists: the
-    fields of the entries, and the fields that are None. The context of a ``defaultdict`` is an object.
+    fields of the entries, and the fields that are None. The context of a ``defaultdict`` is an object whose
+    ``dict_context`` is the list of its keys.
     """
     try:
         found = json.loads(context) if isinstance(context, str) else context

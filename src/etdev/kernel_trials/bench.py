@@ -43,8 +43,8 @@ _MOST_CASES = 400
 _MOST_CRASHES = 3
 """Maximum number of crashes of one operator in calls without shared memory.
 
-After this number of crashes, the kernel counts as not accepting any untried case. A crash with shared memory counts as
-a refusal from then on.
+After this number of crashes, etdev assumes that the kernel accepts no other cases, and does not try them. If a program
+with shared memory then crashes, all of its runs count as ``refused``.
 """
 
 
@@ -230,8 +230,8 @@ def _dtypes_of(schema: Schema, run: Run) -> dict[str, m.ScalarType]:
     If the case does not state a type, use the type in ``run.dtypes``.
     """
     donor, output = schema.arguments[run.donor.argument].name, schema.outputs[run.donor.output].name
-    # Other outputs, such as a deviation besides a mean, have the type of this output. If the case states the type of
-    # this output, they have the type of the other inputs.
+    # Further outputs, such as the deviation that follows a mean, have the type of `output`. But if the case states the
+    # type of `output`, they have the type of the other inputs.
     other_dtypes = run.dtypes.others if run.case.outputs[run.donor.output].dtype else run.dtypes.output
     dtypes = {item.name: run.dtypes.others for item in schema.arguments}
     dtypes |= {item.name: other_dtypes for item in schema.outputs}

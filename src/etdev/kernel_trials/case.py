@@ -51,7 +51,8 @@ class Case:
 SIZES = (*range(1, 71), 127, 128, 129, 255, 256, 257, 1000, 1023, 1024, 1025, 4096, 100_003)
 """Sizes to try for one dimension.
 
-The list contains every size up to more than four AVX-512 vectors, and sizes near the block sizes of kernels.
+The list contains every size up to 70, which is more than four AVX-512 vectors of float32. It also contains sizes near
+the block sizes of kernels.
 """
 
 _ROWS = (1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129, 256, 257, 1023, 1025)

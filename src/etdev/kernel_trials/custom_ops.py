@@ -132,7 +132,7 @@ def _named_by(project: Project, unwanted: Sequence[_Named], known: Iterable[str]
         if not names:
             near = nearest_operators(item.text, known)
             hint = f"did you mean {_one_of(near)}?" if near else "remove this entry"
-            problems.append(_problem(project, item.key, "no operator with that name can run in place here", hint))
+            problems.append(_problem(project, item.key, "there is no in-place operator with that name", hint))
     if problems:
         raise ConfigError(tuple(problems))
     return found

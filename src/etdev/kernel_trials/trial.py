@@ -93,7 +93,7 @@ class Trial:
             case "refused":
                 return f"{start}{self.refused:,} of {count:,} cases fail with shared memory, first {self.example}"
             case "not run":
-                return f"{start}the kernel accepted no case in which both have the same shape"
+                return f"{start}the kernel accepted no case in which input and output have the same shape"
         kinds = ", ".join(self.dtypes)
         same = "are copies" if self.copies else "are bit-identical"
         few = f", but a conclusion needs at least {ENOUGH_SHAPES} shapes" if self.verdict == "few" else ""

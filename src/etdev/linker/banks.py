@@ -43,9 +43,9 @@ class Banks:
     """Memory id that each bank has in the file. The ids are the numbers from 1, in any order."""
     pins: Pins = field(default_factory=Pins)
     share_most: bool = False
-    """True to take the first link result that fits into the banks, False to take the cheapest one.
+    """True to try less sharing of bytes only if the tensors do not fit otherwise.
 
-    Results in which more tensors share bytes come first.
+    If False, the link also tries less sharing to lower the cost of traffic.
     """
 
 
@@ -171,13 +171,13 @@ class _Items:
         """Map each item to the indices of the banks that may hold it. Omit items that may be in any bank.
 
         An item has one possible bank if it has a pin, or if all preferences for its tensors name the same bank. State
-        that methods share cannot be in the bank with the memory id 1. By convention, methods of a ``.pte`` share no
-        state in the buffer with that id. So a loader or another tool would treat the state as private.
+        that methods share cannot be in the bank with the memory id 1. By convention, state in the buffer with that id
+        is private to one method. So a loader or another tool would not share the state.
         """
         asked = self._banks_asked()
         for banks in asked.values():
             if len(banks) > 1:
-                reasons = " and ".join(f"{why} in {bank!r}" for bank, why in sorted(banks.items()))
+                reasons = " and ".join(f"{why} in bank {bank!r}" for bank, why in sorted(banks.items()))
                 raise BanksError(
                     f"pins contradict each other: {reasons} share bytes",
                     hint="pin both to the same bank, or remove one of the pins",
@@ -194,9 +194,9 @@ class _Items:
         return {**choices, **{item: self._of_shared(item, choices.get(item), above) for item in self._shared}}
 
     def _banks_asked(self) -> dict[int, dict[str, str]]:
-        """Return the banks that pins require for each item, as a map of maps. Items without pins are left out.
+        """Map each item with pins to the banks that the pins require.
 
-        Each inner map has the name of a bank as key, and the description of a tensor pinned to this bank as value.
+        The banks of an item are a map: from the name of a bank to the description of a tensor pinned to that bank.
         """
         asked: dict[int, dict[str, str]] = defaultdict(dict)
         for item, bank, why in self._asked():
@@ -220,7 +220,7 @@ class _Items:
             bank = self.banks.banks[chosen[0]].name
             raise BanksError(
                 f"methods share the state {name!r}, so it cannot be in bank {bank!r}, which has the memory id 1",
-                hint="pin it to another bank, or give that bank another id",
+                hint="pin the state to another bank, or give the pinned bank another memory id",
             )
         return chosen or above
 
@@ -327,7 +327,7 @@ _MOST_NAMED = 5
 def _does_not_fit(error: BanksFullError, items: _Items, problem: BankedProblem, padding: int) -> CapacityError:
     """Return the error for storages that do not fit.
 
-    It names the bank, the bytes, the instruction and the tensors in use.
+    The message names the bank, the bytes, the instruction and the tensors in use.
     """
     remedies = ["use smaller inputs"]
     banks = items.banks.banks
@@ -343,12 +343,12 @@ def _does_not_fit(error: BanksFullError, items: _Items, problem: BankedProblem, 
         lack = (
             f"{error.missing:,} bytes are missing"
             if error.missing
-            else "its free bytes are not in one piece, and no plan was found that fits"
+            else "no plan was found that fits, because the free bytes are not in one piece"
         )
         buffers = error.buffers
         pinned = len(items.pinned.intersection(buffers))
         if pinned:
-            remedies.insert(0, f"pin fewer tensors to it ({pinned} of those in use are pinned)")
+            remedies.insert(0, f"pin fewer tensors to the full bank ({pinned} of those in use are pinned)")
         reason = f"in bank {bank.name!r} ({format_size(bank.size)}), {lack} while {_moment(items, instant)}"
     if any(map(items.is_dynamic, buffers)):
         remedies.append("lower the maximum of a dynamic dimension")

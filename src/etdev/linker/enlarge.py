@@ -33,7 +33,7 @@ def sizes_that_suffice(banks: Banks, link: Callable[[Banks], Sequence[int] | Non
 
 
 def _with_bank(banks: Banks, number: int, *, size: int, cost: Fraction) -> Banks:
-    """Return the banks with another size and cost for one bank. The link then takes the first result that fits."""
+    """Return the banks with another size and cost for one bank, and with ``share_most``."""
     changed = list(banks.banks)
     changed[number] = replace(changed[number], size=size, cost=cost)
     return replace(banks, banks=tuple(changed), share_most=True)

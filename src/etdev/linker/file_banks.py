@@ -28,7 +28,8 @@ def file_banks(program: Program) -> Banks | None:
     delegates must stay in their banks, because a device may reach no other bank. Inputs, outputs and state stay in
     their banks if they share no bytes with tensors of another bank.
 
-    Raises :class:`~etdev.errors.LinkError` as :func:`~etdev.program.analysis.storage.method_memory` does.
+    Raises :class:`~etdev.errors.LinkError` if an instruction reads bytes of a tensor after a write to another tensor
+    overwrote them.
     """
     plans = program.execution_plan
     if any(plan.non_const_buffer_device for plan in plans) or all(

@@ -171,7 +171,7 @@ def _buffer(method: Method, number: int, options: LinkOptions) -> Buffer:
 _known_plan = lru_cache(maxsize=8)(planner.make_plan)
 """``make_plan`` with a cache, because a build links the same storages several times."""
 _MOST_REMEMBERED = 20_000
-"""Plans of problems with more buffers than this are not cached."""
+"""Maximum number of buffers in a problem whose plan is cached."""
 
 
 def _plan(buffers: Iterable[Buffer], options: LinkOptions, where: str) -> Plan:
@@ -195,9 +195,9 @@ def _with_addresses(
 ) -> tuple[m.ExecutionPlan, tuple[BufferInfo, ...]]:
     """Return the method with its new addresses, and the method's buffers.
 
-    ``places`` maps each storage to its buffer and offset. ``plans`` maps each planned buffer to its plan. The report on
-    a buffer without a plan states the buffer's size as lower bound if ``bounded`` is True. Otherwise, it states no
-    lower bound. ``bounded`` is False for banks.
+    ``places`` maps each storage to its buffer and offset. ``plans`` maps each planned buffer to its plan. If
+    ``bounded`` is True, the size of a buffer without a plan is also its lower bound. If ``bounded`` is False, as for
+    banks, such a buffer has no lower bound.
     """
     values, ends = _placed(method, places, plans, numbers)
     kept: dict[int, list[bool]] = defaultdict(list)

@@ -87,7 +87,7 @@ def _sizes(
 _MOST_ORDERS = 2
 """Maximum number of searches for an order of instructions. Each search starts with the previous one's order."""
 _MOST_SEARCHED_AGAIN = 5_000
-"""A program with more instructions than this gets only one search for an order."""
+"""Maximum number of instructions in a program that gets more than one search for an order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,7 @@ def link_foreign(program: Program, options: LinkOptions | None = None, *, keep_s
     if options.banks is not None:
         for method, reason in methods_to_keep(program, None).items():
             raise LinkError(
-                f"its tensors cannot be placed in banks, because the method must keep its plan: {reason}",
+                f"the method's tensors cannot be placed in banks, because the method must keep its plan: {reason}",
                 where=f"method {method!r}",
                 hint="relink the file without `--bank`",
             )

@@ -13,7 +13,7 @@ from etdev.program.analysis.storage import MethodMemory
 
 
 class Refused(Exception):  # noqa: N818 - no error: the reason for leaving something as it is
-    """Error with the reason why two tensors cannot share bytes."""
+    """Error with the reason why a pass keeps a copy, or does not let two tensors share bytes."""
 
 
 @dataclass(slots=True)

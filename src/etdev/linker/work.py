@@ -104,7 +104,7 @@ class Changed:
     """Result of a pass for one method."""
 
     method: Method
-    """Method with a new plan and facts. The function that runs the pass updates positions and the analysis."""
+    """Method as the pass returns it. :func:`~etdev.linker.passes.run_passes` updates its positions and analysis."""
     moved: Mapping[int, int] | None = None
     """Maps the old position of each remaining instruction to its new position. None if no position changes."""
     decisions: Sequence[Decision] = ()

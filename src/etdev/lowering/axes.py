@@ -43,7 +43,7 @@ class Needs(NamedTuple):
     sizes: Mapping[Node, int] = {}
     """Number of elements of each tiled input along the input's axis."""
     work: int = 0
-    """Estimate of the op's work: the number of products of a convolution; for other ops, of elements of the output."""
+    """Estimate of the op's work: a convolution's number of products, or any other op's number of output elements."""
 
     def source_range(self, source: Node, tile: range) -> range:
         """Return the elements of a tiled input that a tile needs."""
@@ -141,7 +141,7 @@ def _elementwise(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
 def _viewed(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
     """Return the inputs that a tile of a view needs.
 
-    The sizes before the input's tiled axis have the same product as the sizes before the output's tiled axis.
+    The input is tiled along the axis whose preceding sizes have the same product as the output's sizes before ``axis``.
     """
     source = arguments(node)[0]
     known = shape_of(source)
@@ -356,8 +356,8 @@ _RULES: dict[str, Callable[[Node, int, Sequence[int]], Needs | None]] = {
 def piece_arguments(node: Node, axis: int, halo: Halo | None, tile: range, given: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the arguments of the op that computes a tile: the elements in ``tile`` along the axis.
 
-    ``halo`` is that of the op's needs. ``given`` contains the arguments of the whole op, with each tiled input replaced
-    by its tile. Inputs of convolutions and poolings with a halo must be padded.
+    ``halo`` is :attr:`Needs.halo` of the op. ``given`` contains the arguments of the whole op, with each tiled input
+    replaced by its tile. Inputs of convolutions and poolings with a halo must be padded.
     """
     kind, shape, size = kind_of(node), shape_of(node), len(tile)
     assert shape is not None

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 PEAK = 0.97
 """An op is at the peak if the bytes in use during the op exceed this fraction of the peak."""
 _AFTER = 25
-"""An estimate covers at most this many ops after a region. These ops may still use the region's outputs."""
+"""Maximum number of ops after a region that an estimate covers. These ops may still use the region's outputs."""
 _MOST_REPEATED = 1.25
 """Maximum factor by which the work of a region may increase because tiles overlap."""
 _PRODUCTS = 2
-"""Number of products of small matrices, in one op, that take about the time to start an op."""
+"""Number of products of small matrices that take about as long as the start of an op."""
 _ALIKE = 1.03
 """Ratio up to which two sizes count as approximately equal."""
 
@@ -139,8 +139,8 @@ def _estimate(occupancy: Occupancy, region: Region, pieces: int, begin: int, end
     """Estimate the memory in use from op ``begin`` to op ``end`` if a region between them is tiled.
 
     ``pieces`` is the number of tiles. The estimate assumes that all tiles run at the position of the region's last op.
-    Of each op, it counts the memory of one tile, because tiles run one after another. Return None if the region cannot
-    be tiled.
+    Of each op, it counts the memory of one tile, because tiles run one after another. Outputs of the region also count
+    as a whole. Return None if the region cannot be tiled.
     """
     at, lifetimes, outputs = occupancy.at, occupancy.lifetimes, region.outputs
     inside = {at[node] for node in region.axes}
@@ -166,10 +166,10 @@ def _estimate(occupancy: Occupancy, region: Region, pieces: int, begin: int, end
 
 
 def overlaps_little(region: Region, pieces: int, tile: Mapping[Node, range] | None = None) -> bool:
-    """Return whether the work of a region increases little because tiles overlap, if all tiles have the largest size.
+    """Return whether overlaps between tiles add little work to a region. All tiles count as large as the largest.
 
-    If it increases too much, it usually also does with more tiles and with more ops. ``tile`` is the region's largest
-    tile, if it is known.
+    If overlaps add too much work, they usually also do so with more tiles and with more ops. ``tile`` is the region's
+    largest tile, if it is known.
     """
     if not region.has_halo:
         return True

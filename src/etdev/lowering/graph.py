@@ -135,7 +135,8 @@ class Editor:
     def _move(self, op: str, shape: Sequence[int], node: Node, *args: Any) -> Node:
         """Insert an op that moves elements of ``node`` to a contiguous tensor of this shape.
 
-        The node is the same as from :meth:`call`, but this method is faster.
+        The new node is the same as from :meth:`call`. This method is faster, because it rarely runs the op on fake
+        tensors.
         """
         tensor = node.meta["val"]
         if tensor.requires_grad or not is_laid_out(tensor) or not all(isinstance(size, int) for size in shape):
@@ -268,7 +269,7 @@ def _key_of(argument: Any) -> Hashable:
 
 
 def _rename_outputs(program: ExportedProgram, module: GraphModule) -> AbstractContextManager[None]:
-    """Return a context manager. Inside its block, the method's signature follows each replacement of an output."""
+    """Return a context manager. Inside its block, replacing an output also renames it in the method's signature."""
     return module._set_replace_hook(program.graph_signature.get_replace_hook())
 
 

@@ -30,7 +30,7 @@ class Halo(NamedTuple):
     """Value of the padding."""
 
     def needed(self, tile: range, size: int) -> range:
-        """Return the elements of the input, of which there are ``size``, that a tile of the output needs."""
+        """Return the elements of the input that a tile of the output needs. The input has ``size`` elements."""
         whole = self._windows(tile)
         return range(max(whole.start, 0), min(whole.stop, size))
 
@@ -90,7 +90,7 @@ def _pooling(node: Node, dim: int) -> Halo | None:
 
 
 def without_padding(node: Node, axis: int, given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the arguments ``given`` of a convolution or a pooling for an input that is padded along an axis."""
+    """Return the arguments ``given`` of a convolution or a pooling, but without padding along an axis."""
     place, rank = (4 if kind_of(node) == "convolution" else 3), value(arguments(node)[0]).dim()
     if len(given) <= place:
         return given

@@ -79,7 +79,7 @@ def pool_by_shifts(editor: Editor) -> int:
 
 
 def estimate_calls(node: Node) -> int:
-    """Return about how many ops replace a pooling, without tiles."""
+    """Return an estimate of the number of ops that replace a pooling without tiles."""
     source, kernel = arguments(node)[:2]
     is_small = nbytes(node, first_only=True) // BYTES * math.prod(kernel) < _MANY
     return 1 if is_small or not is_plain(source) else 2 * sum(_pair(kernel))

@@ -73,15 +73,15 @@ class Region:
     def tile(self, number: int, pieces: int) -> dict[Node, range] | None:
         """Return the elements that a tile of each op computes, along the op's axis, with halos.
 
-        Return None if a tile would need nothing of an input.
+        Return None if a tile would need no elements of an input.
         """
         nodes = self.outputs if self.has_halo else self.axes
         return self._with_halos({node: self.own(node, number, pieces) for node in nodes})
 
     def largest_tile(self, pieces: int) -> dict[Node, range] | None:
-        """Return the elements of a tile in the middle, of the largest number of grains.
+        """Return the elements of the largest tile of each op. The tile is in the middle of the axis.
 
-        Return None if the tile would need nothing of an input.
+        Return None if the tile would need no elements of an input.
         """
         if pieces not in self._largest:
             self._largest[pieces] = self._with_halos(self._largest_own(pieces))
@@ -102,7 +102,7 @@ class Region:
         return own
 
     def is_possible(self, pieces: int) -> bool:
-        """Return False if a tile would need nothing of an input. Only tiles that consist of padding do."""
+        """Return False if a tile would need no elements of an input, because the tile consists of padding."""
         pads = any(kind_of(node) == "constant_pad_nd" and self.needs[node].halo is not None for node in self.axes)
         # Padding is at the ends of an axis, so the first or the last tile consists of padding if any tile does.
         return not pads or all(self.tile(number, pieces) is not None for number in (0, pieces - 1))
@@ -151,7 +151,7 @@ class Region:
 
     @cached_property
     def cut_products(self) -> int:
-        """Number of matrix products in batches whose matrices are tiled. Each tile computes all these products."""
+        """Number of products in all ``bmm`` ops whose matrices are tiled. Each tile has a part of every product."""
         shapes = [shape_of(node) or [0] for node, axis in self.axes.items() if kind_of(node) == "bmm" and axis > 0]
         return sum(shape[0] for shape in shapes)
 

@@ -104,7 +104,7 @@ class Repeats:
 
 
 def _kind(occupancy: Occupancy) -> Hashable:
-    """Return a key that is fast to compute. Graphs with equal stretches around the peak have the same key."""
+    """Return a graph's key, which is fast to compute. Graphs with equal stretches around the peak have the same key."""
     peak = occupancy.peak_index
     return occupancy.nodes[peak].target, occupancy.lifetimes.bytes[peak]
 

@@ -60,7 +60,7 @@ class _Piece:
         self._made[node] = self._editor.call(target, *changed, **kwargs)
 
     def part(self, source: Node, axis: int, wanted: range) -> Node:
-        """Return some elements of an op of the region, or of an input, along an axis. They must exist."""
+        """Return the elements ``wanted`` of an op's tile, or of an input, along an axis. The op's tile must exist."""
         shape = shape_of(source)
         assert shape is not None
         whole, there = self._made.get(source, source), self._ranges.get(source, range(shape[axis]))

@@ -125,8 +125,8 @@ class _Tilings:
         """Yield a tiling for each goal for the peak, lowest goal first, until ``is_enough`` returns True for a goal.
 
         ``bound`` is an estimate of the lowest reachable peak. Without one, search for that peak first, which is slow.
-        Some tilings miss their goal slightly. If ``settings.tiling`` is ``always``, yield only the first one that does
-        not.
+        Some tilings miss their goal slightly. If ``settings.tiling`` is ``always``, yield only the first tiling that
+        reaches its goal.
         """
         lowest = self.lowest_peak() if bound is None else bound
         is_always = self._editor.settings.tiling == "always"
@@ -169,7 +169,7 @@ class _Tilings:
 
 
 def _cheapest(editor: Editor, searches: Sequence[_Tilings]) -> tuple[_Step, ...]:
-    """Return the steps of the tiling with the lowest cost. Return no steps if no tiling costs less than the graph."""
+    """Return the steps of the tiling with the lowest cost, or no steps if the graph costs least without tiling."""
     best: tuple[_Step, ...] = ()
     least = _cost(editor)
     untiled = _instruction_bytes(editor, editor.occupancy())
@@ -194,7 +194,7 @@ class _Cost(NamedTuple):
     missing: int
     """Number of bytes above the method's room."""
     left: int
-    """Number of slow convolutions."""
+    """Number of convolutions that keep a slow kernel because no tiling fits the limit."""
     size: int
     """Number of bytes of memory and instructions. If ``settings.tiling`` is ``always``, the estimated peak alone."""
 
@@ -211,7 +211,7 @@ def _cost(editor: Editor) -> _Cost:
 def _instruction_bytes(editor: Editor, occupancy: Occupancy) -> int:
     """Return the estimated bytes of instructions, after the link and after poolings get their forms.
 
-    Return 0 if they do not matter.
+    Return 0 if ``settings.tiling`` is ``always``, because the cost then ignores instructions.
     """
     if editor.settings.tiling == "always":
         return 0
@@ -329,7 +329,10 @@ def _choose(estimates: Estimates, whole: Region, seed: Node, goal: int) -> Choic
 
 
 def _possible(estimates: Estimates, parts: Iterable[tuple[int, Region | None]]) -> list[int]:
-    """Return the keys of parts of a region, each of which contains the one before, until tiles overlap too much."""
+    """Return the keys of the given parts, up to the first part whose tiles overlap too much.
+
+    Each part must contain the part before it.
+    """
     found = []
     for key, part in parts:
         found.append(key)
@@ -339,7 +342,10 @@ def _possible(estimates: Estimates, parts: Iterable[tuple[int, Region | None]]) 
 
 
 def _finest(estimates: Estimates, region: Region, most: int) -> Choice | None:
-    """Return the choice with the most tiles that is possible. Only overlapping tiles limit the number further."""
+    """Return the choice with ``most`` tiles, or None if it is not possible.
+
+    If tiles overlap, return the choice with the most tiles, up to ``most``, that do not overlap too much.
+    """
     if not region.has_halo:
         return estimates.of(region, most)
     counts = [count for count in _counts(estimates, region) if count <= most]

@@ -39,7 +39,7 @@ class Window:
         at[index] = self._add(moved)
 
     def add_region(self, region: Region, tile: Mapping[Node, range]) -> None:
-        """Add the tiles of a region. In this estimate, a single tile represents all tiles.
+        """Add the tiles of a region. The estimate has one tile of each op, because tiles run one after another.
 
         ``tile`` maps each op to the elements of its output, along the op's axis, that the tile computes. Inputs and
         outputs of the region exist as a whole from the first to the last tile.

@@ -38,21 +38,21 @@ class Tensors:
     size: tuple[int, ...]
     """Sizes in bytes. A dynamic shape counts with its largest size."""
     start: tuple[int, ...]
-    """First instants of the lifetimes."""
+    """For each tensor, the first instant of its lifetime."""
     end: tuple[int, ...]
-    """First instants at which the tensors are no longer in use."""
+    """For each tensor, the first instant at which it is no longer in use."""
     writer: tuple[int, ...]
     """For each tensor, the position of the first instruction that writes it. :data:`NONE` if no instruction does.
 
-    An alias is a tensor on the bytes of another tensor. For an alias, the position of the last instruction that writes
-    these bytes before the alias is first used.
+    An alias is a tensor on the bytes of another tensor. For an alias, this is the position of the last instruction that
+    writes these bytes before the alias is first used.
     """
     storage: tuple[int, ...]
-    """Rows in :class:`Storages` for tensors that share bytes on purpose. :data:`NONE` for other tensors."""
+    """For each tensor that shares bytes on purpose, its row in :class:`Storages`. :data:`NONE` for other tensors."""
     reason: tuple[int, ...]
-    """Reasons, as indices in ``Document.texts``. A reason tells why a tensor does or does not reuse an operand's bytes.
+    """For each tensor, the reason why it does or does not reuse an operand's bytes. :data:`NONE` if unknown.
 
-    :data:`NONE` if unknown.
+    Reasons are indices in ``Document.texts``.
     """
 
 
@@ -115,11 +115,11 @@ class Edges:
     """
 
     origin: tuple[int, ...]
-    """Nodes that write the values."""
+    """For each edge, the node that writes the value."""
     to: tuple[int, ...]
-    """Nodes that read the values."""
+    """For each edge, the node that reads the value."""
     value: tuple[int, ...]
-    """Indices of the values that are read."""
+    """For each edge, the index of the value in the method's table of values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ class Modules:
     written: tuple[int, ...]
     """Bytes that each module writes if every instruction runs once. The module's ops in delegates count, too."""
     peak: tuple[int, ...]
-    """Bytes in use at the peaks of all buffers, counted for the module that wrote them."""
+    """For each module, the number of bytes that it wrote among the bytes in use at the peaks of all buffers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,11 +211,11 @@ class Timeline:
     devices: tuple[str, ...]
     """Names of the devices, the host first."""
     lane: tuple[int, ...]
-    """Devices of the stretches, as indices in ``devices``."""
+    """For each stretch, its device, as an index in ``devices``."""
     start: tuple[int, ...]
-    """Positions of the first instructions of the stretches."""
+    """For each stretch, the position of its first instruction."""
     end: tuple[int, ...]
-    """Positions of the first instructions after the stretches."""
+    """For each stretch, the position of the first instruction after it."""
     transfers: Transfers
 
 
@@ -343,9 +343,15 @@ class MethodDiffPage:
     name: str
     figures: tuple[Figure, ...]
     instruction_a: tuple[int, ...]
-    """Positions in the first method. A row pairs equal instructions. :data:`NONE` if the first method lacks it."""
+    """For each row, the position of an instruction in the first method. A row pairs equal instructions.
+
+    :data:`NONE` if only the second method has the instruction.
+    """
     instruction_b: tuple[int, ...]
-    """Positions in the second method, in the same rows. :data:`NONE` if only the first method has the instruction."""
+    """For each row of ``instruction_a``, the position of the equal instruction in the second method.
+
+    :data:`NONE` if only the first method has the instruction.
+    """
     matched: int
     """Number of tensors that both methods have in planned memory."""
     moved_a: tuple[int, ...]

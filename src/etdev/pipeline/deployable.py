@@ -91,19 +91,21 @@ def _refuse_unverified(built: TargetResult, place: Path) -> None:
         failed = [check for check in built.checks if check.status == "failed"]
         said = "; ".join(f"{check.name}: {check.summary}" for check in failed)
         what = "missed a gate" if built.status == "gate failed" else "was rejected"
-        raise DeployError(f"target {built.name!r} {what}: {said}", where=str(place), hint="fix this and build again")
+        raise DeployError(
+            f"target {built.name!r} {what}: {said}", where=str(place), hint="fix the failure and build again"
+        )
     if built.unmet:
         names = ", ".join(check.name for check in built.unmet)
         raise DeployError(
             f"target {built.name!r} requires checks that did not run: {names}",
             where=str(place),
-            hint="build it on a machine where these checks run",
+            hint="build the target on a machine where these checks run",
         )
     if not any(check.name == "bytes" and check.status == "passed" for check in built.checks):
         raise DeployError(
             f"target {built.name!r} was built without verification",
             where=str(place),
-            hint="build it again, without `--no-verify`",
+            hint="build the target again, without `--no-verify`",
         )
 
 

@@ -213,7 +213,7 @@ def _options(
 def _linked(program: Program, options: LinkOptions, source: Path, *, keep: bool) -> Linked:
     """Return the program with new plans.
 
-    With ``keep``, a method keeps its old plan if the old plan needs less memory.
+    With ``keep``, a method keeps its old plan if the new plan needs more memory.
     """
     try:
         return link_foreign(program, options, keep_smaller=keep)

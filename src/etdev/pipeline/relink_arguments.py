@@ -59,8 +59,8 @@ def check_arguments(planner: str, alignment: int | None, inplace: str, order: st
 def parse_banks(texts: Sequence[str], alignment: int) -> Banks | None:
     """Return the banks that ``texts`` describe, in order of preference; None if there are none.
 
-    ``alignment`` is the minimum alignment of each bank in bytes. An access to a bank costs 4 times as much as an access
-    to the bank before it. The ids must be 1, 2, 3 and so on, in any order.
+    ``alignment`` is the minimum alignment of each bank in bytes. For the planner, an access to a bank costs 4 times
+    as much as an access to the bank before it. The ids must be 1, 2, 3 and so on, in any order.
 
     Raises :class:`~etdev.errors.UsageError` for an invalid text, and for a name or an id that occurs twice.
     """
@@ -78,7 +78,7 @@ def parse_banks(texts: Sequence[str], alignment: int) -> Banks | None:
             raise UsageError(f"two banks have the {kind} {twice}", where=_WHERE, hint="change one of them")
     if set(ids) != set(range(1, len(ids) + 1)):
         raise UsageError(
-            f"the memory ids of the banks are {', '.join(map(str, sorted(ids)))}",
+            f"the memory ids of the banks are not consecutive numbers from 1: {', '.join(map(str, sorted(ids)))}",
             where=_WHERE,
             hint=f"number the banks from 1 to {len(ids)}, in any order",
         )

@@ -1,4 +1,4 @@
-"""Memory planning: takes buffers with lifetimes, and returns their offsets in one arena.
+"""Memory planning: a planner takes buffers with lifetimes, and returns their offsets in one arena.
 
 This package imports no other part of etdev. :mod:`etdev.planner.problem` defines the input and the result.
 """

@@ -56,7 +56,8 @@ _FIXING_STEPS = 25_000_000
 _TURNS = 4
 """Maximum number of times that all buffers are placed again. Each time, the buffers that still end too high come first.
 
-The limit is half of this number for parts with more than ``_MANY`` buffers. It is 0 if the first placement took long.
+The limit is half of this number for parts with more than ``_MANY`` buffers. It is 0 for parts with at most ``_FEW``
+buffers, for parts in strips, and for parts whose first placement took long.
 """
 _MANY = 200_000
 _MANY_CLASSED = 20_000
@@ -89,7 +90,7 @@ def best(problem: Problem) -> list[int]:
 
 
 def plan_within(problem: Problem, steps: int) -> Proven:
-    """Search for at most ``steps`` steps. Return the offsets of the smallest plan found."""
+    """Return the offsets of the smallest plan found. ``steps`` is the limit on the steps of all exact searches."""
     bound = lower_bound(problem)
     target = max(bound, problem.capacity or 0)
     offsets = Proven(buffer.pin or 0 for buffer in problem.buffers)
@@ -262,7 +263,7 @@ def _place_part(part: Part, goal: int, *, further: bool = False) -> None:
 
 
 def _take_smaller(part: Part, offsets: list[int]) -> None:
-    """Give offsets to a part if they are its first or its smallest plan."""
+    """Store offsets in a part if they are the part's first plan, or smaller than its smallest plan so far."""
     size = size_of(part.buffers, offsets)
     if not part.offsets or size < part.size:
         part.offsets, part.size = offsets, size

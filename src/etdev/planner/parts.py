@@ -81,8 +81,7 @@ def _apart(buffers: Sequence[Buffer], indices: Sequence[int]) -> Iterator[list[i
 def _whole(buffers: Sequence[Buffer], group: Sequence[int]) -> list[int]:
     """Return the buffers that can be placed below the rest of the group without padding.
 
-    Such a buffer is in use for the whole lifetime of the group. The size of such a buffer is a multiple of the largest
-    alignment in the group.
+    Such a buffer is in use for the group's whole lifetime, and its size is a multiple of the group's largest alignment.
     """
     start = buffers[group[0]].start
     end = max(buffers[index].end for index in group)

@@ -65,7 +65,10 @@ class Rule(NamedTuple):
 
 @kernel
 def next_answer(tables: Tables, state: State, rank: Table, section: int, before: int) -> int:
-    """Return the first buffer by rank after ``before`` that fits at the floor, or -1. With -1, start at the first."""
+    """Return the first buffer by rank after ``before`` that fits at the floor, or -1 if there is none.
+
+    If ``before`` is -1, consider all buffers.
+    """
     chosen, chosen_rank = -1, len(rank)
     last_rank, last_kind = -1, -1
     if before >= 0:
@@ -328,7 +331,10 @@ def ask(
 
 @kernel
 def go_back(tables: Tables, state: State, depth: int) -> int:
-    """Undo all answers back to that of a frame's parent. Return the parent's depth; -1 if there is no parent."""
+    """Undo the answers of a frame's parent and of all frames between the two.
+
+    Return the parent's depth, or -1 if there is no parent.
+    """
     parent = state.frames[FRAME * depth + PARENT]
     if parent >= 0:
         for frame in range(depth - 1, parent - 1, -1):

@@ -1,7 +1,7 @@
 """Placement of buffers of few different sizes, in strips.
 
 A *strip* is a range of bytes that is free during a range of instants. Sizes are placed in descending order. For each
-size, the buffers are placed in order of their start. A buffer takes the bottom of the strip that is free again first
+size, the buffers are placed in order of their start. A buffer takes the bottom of the strip that is in use again first
 after the buffer. If several strips are free without end, the buffer takes the one that was in use last. If no strip has
 room, the arena grows. The rest of the strip remains free for smaller buffers: above the buffer, before it and after it.
 
@@ -22,24 +22,23 @@ from typing import TypeAlias
 from etdev.planner.problem import Buffer
 
 _MOST_SIZES = 128
-"""Largest number of different sizes. Each size visits all strips."""
+"""Largest number of different sizes. For each size, the planner visits all strips."""
 _MOST_VISITS = 12_000_000
 """Largest product of the number of buffers and the number of sizes: about 20 seconds."""
 _PADDED = 1.05
 """Largest factor by which alignment may increase the sizes of all buffers together."""
 
 _Strip: TypeAlias = tuple[int, int, int, int]
-"""``(end, -begin, offset, height)``: the instants during which the bytes are free, the first byte and their number.
+"""``(end, -begin, offset, height)``: ``height`` bytes from ``offset`` are free from instant ``begin`` to ``end``.
 
 So strips sort by their end. Among strips with equal ends, the one with the last begin is the first.
 """
 
 
 def place_in_strips(buffers: Sequence[Buffer]) -> list[int] | None:
-    """Return all offsets.
+    """Return the offsets of all buffers, placed in strips.
 
-    Return None if this way does not suit the buffers: because some have a pin, because there are too many sizes, or
-    because some have a large alignment.
+    Return None if a buffer has a pin, if there are too many sizes, or if alignment adds too much padding.
     """
     unit = max(buffer.alignment for buffer in buffers)
     by_size: defaultdict[int, list[int]] = defaultdict(list)
@@ -74,7 +73,7 @@ class _Level:
         self._free: list[_Strip] = []
         """Strips that are free now, sorted."""
         self._given: list[_Strip] = []
-        """Other strips that are high enough, in descending order of their begin."""
+        """Strips that are high enough but not in ``_free`` yet, in descending order of their begin."""
         self._later: list[tuple[int, _Strip]] = []
         """Heap of strips that buffers of this size leave free after them, each as ``(begin, strip)``."""
         for strip in strips:
@@ -82,7 +81,7 @@ class _Level:
         self._given.sort(key=itemgetter(1))
 
     def place(self, buffer: Buffer) -> int:
-        """Return the offset of a buffer. It must not start before the buffer before it."""
+        """Return the offset of a buffer. The buffer must not start before the one that was placed last."""
         self._advance(buffer.start)
         place = bisect_left(self._free, (buffer.end,))
         if place < len(self._free):

@@ -29,7 +29,7 @@ _STEPS = 4_000_000
 
 
 class Fixer:
-    """Reduces the size of a plan. The buffers must be sorted by start."""
+    """A plan, and attempts to reduce its size. The buffers must be sorted by start."""
 
     def __init__(self, buffers: Sequence[Buffer], offsets: Sequence[int], most_steps: int) -> None:
         self._buffers = buffers

@@ -238,9 +238,9 @@ def _shown(item: object) -> str:
 
 
 def _returns_outputs(plan: m.ExecutionPlan, signature: Signature, args: tuple[int, ...]) -> bool:
-    """Return True if the last value of a call is the call's return value.
+    """Return True if the last value of a call is the return value that the signature requires.
 
-    The return value repeats the outputs. Without outputs, the return value is the operand that the call changes.
+    The return value must repeat the outputs. Without outputs, it must be the first argument, which the call changes.
     """
     count = signature.outputs
     if not count:

@@ -43,9 +43,9 @@ def encode(table: Table, value: Any, *, identifier: bytes, inline_alignment: int
 
 
 class _Layout(NamedTuple):
-    """Byte layout of an object, which depends on the object's fields and on the alignment of its end.
+    """Byte layout of an object with certain fields.
 
-    Only the number of bytes after the object, modulo 8, matters for the alignment.
+    The layout also depends on the number of bytes after the object, modulo 8, because numbers must be aligned.
     """
 
     packer: struct.Struct

@@ -52,7 +52,7 @@ class Argument:
     zero_point: int | None = None
     """Integer that represents the float 0. None if ``scale`` is None."""
     name: str | None = None
-    """Name of an output in the model's result, such as ``mask`` for ``{"mask": x}``. None if it has none."""
+    """Name of an output in the model's result, such as ``mask`` for ``{"mask": x}``. None if the output has no name."""
 
     def __str__(self) -> str:
         if self.type != "tensor":
@@ -84,7 +84,7 @@ class BufferInfo:
     state: bool = False
     """True if the buffer contains only state. False if it contains other data, or if its content is unknown."""
     bank: str | None = None
-    """Name of the memory bank that holds the buffer; None if it is unknown or there are no banks."""
+    """Name of the memory bank that holds the buffer; None if the bank is unknown or the program has no banks."""
     capacity: int | None = None
     """Size of the bank in bytes; None if ``bank`` is None."""
 

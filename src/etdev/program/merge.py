@@ -130,7 +130,10 @@ class _Merge:
 
 
 def _with_segments(plan: m.ExecutionPlan, first: int) -> m.ExecutionPlan:
-    """Return a method whose delegates refer to segments. The first merged blob is in the segment ``first``."""
+    """Replace the indices of merged blobs in a method's delegates by indices of segments. Return the method.
+
+    The first merged blob is in the segment ``first``.
+    """
     delegates = tuple(
         replace(one, processed=replace(one.processed, index=first + one.processed.index)) for one in plan.delegates
     )

@@ -39,7 +39,7 @@ def write_project(folder: Path, contents: Mapping[str, bytes], made_from: str = 
     gone = [name for name, known in own.items() if name not in contents and _digest(folder / name) in known]
     changed = [name for name in contents if _digest(folder / name) != digests[name]]
     if changed or gone:
-        # If this process ends before the last step, the next one finds old and new files in the list.
+        # If this process ends early, the next one needs the digests of old and new files to recognize them.
         both = {
             name: sorted({*own.get(name, ()), *([digests[name]] if name in digests else [])})
             for name in {*own, *digests}

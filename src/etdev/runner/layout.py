@@ -286,7 +286,7 @@ def _io(plan: m.ExecutionPlan, where: str) -> tuple[tuple[InputSlot, ...], tuple
         _refuse_unbounded(plan, value, position, where)
         if not isinstance(value, m.Tensor) or value.allocation_info is not None or value.is_constant:
             continue
-        if index in moved or index in owned:  # A branch or the caller gives it memory.
+        if index in moved or index in owned:  # A branch or the caller provides the memory.
             continue
         owned[index] = end
         slots.append(OutputSlot(position, end, value.nbytes))

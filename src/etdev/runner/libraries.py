@@ -31,7 +31,7 @@ ABSENT = frozenset(
         "aten::sym_stride.int",
     }
 )
-"""Operators that have a known signature but no kernel in any component."""
+"""Operators for which :func:`find_signature` knows a signature, but for which no component has a kernel."""
 BACKENDS = {
     "XnnpackBackend": "backend_xnnpack",
     "OpenvinoBackend": "backend_openvino",

@@ -235,7 +235,7 @@ class DeviceAllocator(MoveOnly, ABC):
             return self._device_tensor(address, nbytes)
 
     def torch_device(self, index: int = 0) -> str:
-        """Return the device that torch states for a tensor from :meth:`device_tensor`, such as ``cpu``."""
+        """Return the name of torch's device for a tensor from :meth:`device_tensor`, such as ``cpu``."""
         return "cpu"
 
     def find(self, address: int, nbytes: int, index: int = 0) -> Allocation:

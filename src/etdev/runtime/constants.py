@@ -24,7 +24,7 @@ def constant_bytes(program: Program, value: int, tensor: m.Tensor) -> Blob:
     """
     if tensor.is_external:
         raise MissingRequirementError(
-            f"value {value} ({tensor.name!r}) is a constant, and its data is in another file",
+            f"the data of value {value} ({tensor.name!r}) is in another file",
             hint="pass that file: `--data FILE.ptd`",
         )
     if program.constant_buffer:

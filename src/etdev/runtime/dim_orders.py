@@ -39,9 +39,9 @@ def _arranged(value: Any, order: DimOrder | None) -> Any:
 
 
 def to_memory_order(tensor: torch.Tensor, dim_order: DimOrder) -> torch.Tensor:
-    """Return a contiguous tensor of the same shape. Its bytes are the elements of ``tensor`` in ``dim_order``.
+    """Return a contiguous tensor of the same shape, whose memory contains the elements in the order ``dim_order``.
 
-    If the order is not row-major, an element has another index in the result than in ``tensor``.
+    If this order is not row-major, an element has another index in the result than in ``tensor``.
     """
     return tensor.permute(dim_order).contiguous().reshape(tensor.shape)
 

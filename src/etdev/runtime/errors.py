@@ -51,7 +51,10 @@ class PlannedBufferError(RunError):
         self.asked = asked
         """Bytes that were requested."""
         self.free = free
-        """Number of free bytes on the device after the method's planned buffers were freed; None if unknown."""
+        """Number of free bytes on the device; None if unknown.
+
+        After a failed allocation, the method's other planned buffers are already freed.
+        """
         self.exit_code = cause.exit_code
         super().__init__(
             f"{what}: planned buffer {buffer} on {device} needs {asked} bytes, {count_bytes(free)} free: "

@@ -261,7 +261,7 @@ def across_workers(orchestrator: Orchestrator, places: Places) -> tuple[Registry
 
 
 def _free(orchestrator: Orchestrator, handle: Handle | ObjectHandle) -> None:
-    """Free memory or an object on a worker; do nothing if the worker is lost."""
+    """Free memory or an object on a worker; ignore lost workers, invalid handles and a closed orchestrator."""
     with suppress(WorkerLost, HandleError, ClosedError):
         orchestrator.free(handle)
 

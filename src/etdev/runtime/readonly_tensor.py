@@ -25,7 +25,7 @@ def _refuse_address(self: Any, *_: Any, **__: Any) -> Any:
 class ReadOnlyTensor(torch.Tensor):
     """A read-only view of the tensor ``covered``.
 
-    The view has no storage, so every operation uses torch's dispatcher.
+    The view has no storage, so torch passes every operation to :meth:`__torch_dispatch__`, which refuses writes.
     """
 
     covered: torch.Tensor
@@ -110,5 +110,5 @@ def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Itera
 
 
 def read_only(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a read-only tensor over the same bytes; writing to this tensor or to its views raises an error."""
+    """Return a read-only tensor over the same bytes; a write to the result or to its views raises an error."""
     return ReadOnlyTensor(tensor)

@@ -24,7 +24,10 @@ class Project:
     build: str = "etdev build"
     """Command that builds the project even on a machine without the project's devices, such as a CI machine."""
     out: str = "build"
-    """Path of the project's output folder relative to the config's folder, valid as a word in a shell."""
+    """Path of the project's output folder: relative to the config's folder, or absolute.
+
+    The path needs no quotes in a shell.
+    """
     extras: str = "build"
     """Extras of etdev that the project needs, separated by commas."""
 

@@ -127,8 +127,8 @@ def _read(file: Path) -> bytes | None:
 def _missing(found: bytes | None, wanted: bytes) -> Missing | None:
     """Return the wanted lines that a file lacks, or None if it contains all of them. Ignore indentation.
 
-    The wanted lines may be a list under a key. If the file lacks one entry of the list, return all entries, because a
-    part of the list is useless.
+    The wanted lines may be a list under a key. If the file lacks one entry of the list, return all entries, because
+    the list works only as a whole.
     """
     lines = [line for line in wanted.decode().splitlines() if line.strip() and not line.lstrip().startswith("#")]
     there = {line.split(" #")[0].strip() for line in (found or b"").decode(errors="replace").splitlines()}

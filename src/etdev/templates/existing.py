@@ -50,9 +50,9 @@ def _simulated(config: Config) -> list[str]:
 
 
 def _out(loaded: LoadedConfig) -> str:
-    """Return the output folder's path relative to the config's folder.
+    """Return the output folder's path relative to the config's folder, or the absolute path that the config states.
 
-    This relative path is the same on all machines.
+    Unlike the resolved path, the result is the same on all machines.
     """
     stated, path = loaded.config.project.out, loaded.resolve("project", "out")
     out = stated if os.path.isabs(stated) else os.path.relpath(path, loaded.root)

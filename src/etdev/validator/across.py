@@ -89,7 +89,7 @@ def _foreign(other: MethodValidation, item: _Kept) -> Violation | None:
         return None if other.leaves_same(theirs) else _changes(other, item, "changes")
     if other.leaves_alone(1, theirs.after_space, theirs.after, theirs.length):
         return None
-    # It is no violation if the program before the link writes over this state, too.
+    # The program before the link may also overwrite this state. In that case, the link is not at fault.
     if not other.leaves_alone(0, theirs.before_space, theirs.before, theirs.length):
         return None
     return _changes(other, item)

@@ -22,7 +22,7 @@ from etdev.validator.reading import Part
 from etdev.validator.semantics.movement import is_tensor
 
 _NONE = -1
-"""Placeholder for a symbol: no equal bytes are known, or the bytes have no initial value."""
+"""Placeholder in place of a symbol, for bytes without known equal bytes and for bytes without an initial value."""
 _DEEPEST = 100
 """Maximum depth to which the comparison follows nested merges and operations. Deeper contents count as different."""
 

@@ -19,9 +19,10 @@ _MAY_GO = frozenset({*RULES, ops.EMPTY, ops.ET_VIEW})
 def guess_correspondences(
     before: m.Program, after: m.Program, delegate_inputs: Mapping[str, Mapping[int, int]]
 ) -> dict[str, Correspondence]:
-    """Return a guess of the corresponding instructions of each method.
+    """Map the name of each method to a guess of its corresponding instructions.
 
-    A link never removes certain instructions. Omit a method if these instructions differ between the two programs.
+    The guess pairs the instructions that a link never removes, in order. A method is omitted if the names of these
+    instructions differ between the two programs.
     ``delegate_inputs`` has one map for each method. It maps the position of a delegate call in ``before`` to the call's
     number of inputs.
     """

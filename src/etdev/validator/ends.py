@@ -22,7 +22,7 @@ class Ends:
         self._run = run
 
     def check_outside(self) -> None:
-        """Check properties that hold for all paths: tensor bounds, writes to constants, input and output types."""
+        """Check tensor bounds, writes to constants, and the types of inputs and outputs, for all paths at once."""
         before, after = self._run.facts
         for violation in (*self._run.explain.extents(), *self._run.explain.written_constants()):
             self._run.report(violation)
@@ -99,7 +99,7 @@ class Ends:
             self._run.report(self._run.explain.caller(number, other))
 
     def _check_left(self) -> None:
-        """Find values whose number or sizes the next call reads, but that differ between the programs after a call.
+        """Find values that the next call reads, and whose number or sizes differ between the programs after a call.
 
         Add these values to ``Run.unlike``.
         """

@@ -174,7 +174,7 @@ class Results:
         self._name(symbol, out.value)
         if index[0] == "i":
             count = numbers.add(any_integer(index), 1)
-        else:  # A number that the caller or an instruction sets: it may be no integer, and then the call fails.
+        else:  # A number that the caller or an instruction sets: it may be of another type, and then the call fails.
             count = numbers.unknown(machine.symbols.number((OTHER, "rows", index), self._mentioned()))
         return (count, *machine.dims(self.side, out.value)[1:]), whole(symbol, out.nbytes)
 

@@ -176,7 +176,7 @@ class Explainer:
         """Return the violation for a view that may have a different number of elements than its input."""
         message = (
             f"{self._instruction(code)} makes a view of value {code.reads[0]}; "
-            "the view may have a different number of elements"
+            "the view may have a different number of elements than this value"
         )
         return self._violation("size", message, other=code, value=code.reads[0])
 
@@ -191,8 +191,8 @@ class Explainer:
     def order(self, one: Code, other: Code, behind: Code | None = None) -> Violation:
         """Return the violation for an instruction that runs at a point where it may not run.
 
-        ``behind`` is an instruction before the link. ``other`` must run after the counterpart of ``behind``. If
-        ``behind`` is None, ``other`` runs in another part of the method than before the link.
+        ``behind`` is an instruction of the program before the link. ``other`` must run after the counterpart of
+        ``behind``. If ``behind`` is None, ``other`` runs in another part of the method than before the link.
         """
         why = "but before the link it runs only in another part of the method"
         if behind is not None:

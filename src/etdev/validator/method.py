@@ -103,7 +103,7 @@ class MethodValidation:
                 Paths(run, layout, Steps(run), Ends(run)).run()
             except TooManyTermsError:
                 return Outcome(
-                    tuple(run.violations), "the formulas for its tensor sizes have too many terms", run.reads
+                    tuple(run.violations), "the formulas for the method's tensor sizes have too many terms", run.reads
                 )
             except NotFollowedError as reason:
                 return Outcome(tuple(run.violations), str(reason), run.reads)

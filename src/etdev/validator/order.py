@@ -68,7 +68,7 @@ def _is_outside(facts: Facts, value: int) -> bool:
 
 
 def conflict(facts: Facts, code: Code, others: Collection[Code]) -> Code | None:
-    """Return an instruction of ``others`` that must not change places with ``code``; None if there is none."""
+    """Return an instruction of ``others`` that must keep its order relative to ``code``; None if there is none."""
     mine = effects(facts, code)
     for other in others if mine else ():
         theirs = effects(facts, other)

@@ -154,7 +154,9 @@ class Paths:
             elif settled:
                 break
         else:
-            raise NotFollowedError("the method's loops run for more iterations than the validator follows")
+            raise NotFollowedError(
+                f"the method's loops run for more than {_MOST_ROUNDS} iterations, the validator's limit"
+            )
         for edge in [edge for edge in self._states if edge[1] in group]:
             del self._states[edge]
         self._states.update({edge: state for edge, state in inside.items() if edge[1] not in group})

@@ -128,7 +128,7 @@ class StateReader:
         """Count ``steps`` of work. Raise :class:`NotFollowedError` if the total exceeds the limit."""
         self._spent += steps
         if self._spent > _MOST_STEPS:
-            raise NotFollowedError(f"its control flow is too large: it takes more than {_MOST_STEPS:,} steps")
+            raise NotFollowedError(f"the method takes more than {_MOST_STEPS:,} steps, the validator's limit")
 
     # Operands
 
@@ -225,7 +225,7 @@ class StateReader:
         return found or self._gather(side, self.located(side, value), (), sizes_only=sizes_only)
 
     def held(self, side: int, value: int) -> Part:
-        """Return a tensor as an operand with its maximum size. The content includes bytes past its current size."""
+        """Return a tensor as an operand with its maximum size. The content includes bytes past the current size."""
         tensor = self.facts[side].tensors[value]
         at = self.located(side, value)
         if not isinstance(at, At) or at.place is None:

@@ -155,7 +155,7 @@ class _File:
         try:
             paths.run()
         except TooManyTermsError:
-            return "the formulas for its tensor sizes have too many terms"
+            return "the formulas for the method's tensor sizes have too many terms"
         except NotFollowedError as reason:
             return str(reason)
         self.reads = run.reads
@@ -301,8 +301,8 @@ class _FileSteps(Steps):
         """Return whether an instruction writes to a place, so that the bytes may be state from an earlier call.
 
         On a device, the bytes count as written in two cases. Either a delegate writes one of the ``owners``. Or an
-        instruction writes a tensor with the extent of an owner. In the second case, the extents of copies from or to
-        the host do not count, because the copies use the place at other times.
+        instruction writes a tensor with the extent of an owner. In the second case, an extent that a copy from or to
+        the host uses does not count, because the copy uses it at another time.
         """
         buffer, start, end = place
         if buffer in self._on_devices:

@@ -4,7 +4,7 @@ Most of these values are views and slices, which share bytes on purpose. For the
 the bytes still hold an earlier value. The module looks for two traces of a missing instruction:
 
 * The bytes hold a value of another element type.
-* No instruction reads a certain value. The missing instruction should have read it.
+* An earlier result of the same type and sizes is never read. The missing instruction should have read it.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Unwritten:
         return place is not None and place[0] in self.devices
 
     def _is_over(self, value: int, writes: Collection[Write], first: int) -> bool:
-        """Return True if other values have read the result of each write, and only before ``first``.
+        """Return True if the result of each write is read under other values than ``value``, and only before ``first``.
 
         ``first`` is the position of the first read of ``value``.
         """

@@ -116,17 +116,17 @@ def _callers_memory(measured: Measured) -> str:
     if measured.program is None or 2 * size <= planned_memory(measured.program).get("cpu", 0):
         return ""
     setting = f'set `io.{method}.{kind}s` to "caller"'
-    return f"let the caller bring {kind} {position} of {method!r} ({format_size(size)}; {setting}), "
+    return f"let the caller provide {kind} {position} of {method!r} ({format_size(size)}; {setting}), "
 
 
 def _one_delegate(measured: Measured) -> str:
-    """Return advice on an op that a backend left out, if that backend has several delegates in the method."""
+    """Return advice to delegate one more op; empty if no method has several delegates of one backend."""
     for method in measured.methods:
         left = [item for item in method.undelegated if item.reasons]
         if left and max(method.delegate_calls.values(), default=0) > 1:
             item = min(left, key=lambda item: item.count)
             why = "; ".join([*([item.source] if item.source else []), item.reasons[0]])
-            return f"let the delegate also take `{item.op}` ({why}), "
+            return f"let a delegate also take `{item.op}` ({why}), "
     return ""
 
 

@@ -85,7 +85,7 @@ def _from_lock(project: Project, target: str) -> Baseline | NoBaseline:
         return NoBaseline(f"{name} has no {project.lock.name}")
     found = read_lock(text, f"{name}:{project.lock.name}").targets.get(target)
     return (
-        NoBaseline(f"the {project.lock.name} of {name} does not contain it")
+        NoBaseline(f"the {project.lock.name} of {name} does not contain this target")
         if found is None
         else Baseline(name, found.figures)
     )

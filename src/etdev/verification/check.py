@@ -24,7 +24,7 @@ class Need(Enum):
 
 
 class Check(Protocol):
-    """A check of a built file; subclasses inherit the default values."""
+    """A check of a built file. Subclasses inherit the defaults of ``needs`` and :meth:`applies`."""
 
     name: str
     """Name of the check in results, in the config's ``require`` and in the entry point. The name must never change."""

@@ -26,8 +26,8 @@ QUANTIZED_MARGIN_DB = 6.0
 QUANTIZED_SNR_RANGE = (3.0, 30.0)
 """Lowest and highest SNR, in dB, that etdev requires of a quantized target by default.
 
-It is the SNR of the program against the quantized model. :func:`required_snr_db` computes it from the SNR of the
-quantized model against the float model: it subtracts :data:`QUANTIZED_MARGIN_DB`, and clamps the result to this range.
+The SNR compares the program with the quantized model. :func:`required_snr_db` takes the SNR of the quantized model
+against the float model, subtracts :data:`QUANTIZED_MARGIN_DB`, and clamps the result to this range.
 
 The requirement depends on the model, because a delegate and the quantized model may round to different steps. The model
 amplifies such differences as much as its quantization noise. A wrong program has an SNR of about 0 dB.

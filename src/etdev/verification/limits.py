@@ -37,7 +37,7 @@ class Measured:
     """Maps a method to its notes in the sidecar, such as modules and source lines; empty if unknown."""
 
     pooled: Collection[str] = ()
-    """Names of the data in the file of ``external_weights``; empty without this file. For :func:`weight_bytes`."""
+    """Names of the data in the file of ``external_weights``; empty without this file."""
 
     def delegate_sizes(self, name: str) -> dict[str, int] | str:
         """Map each delegate to the bytes that it needs of one kind of memory.
@@ -50,7 +50,7 @@ class Measured:
         found = delegate_memory(self.program, self.records)
         known = sum(len(items) for items in found.values())
         if known < sum(item.id == ETHOS_U for plan in self.program.execution_plan for item in plan.delegates):
-            return "the object program of this file, which states it, is not in the output folder"
+            return "the memory of the delegates is unknown: the object program of this file is not in the output folder"
         return {
             f"delegate {item.delegate} of {method!r}": item.sizes[name]
             for method, items in found.items()

@@ -155,8 +155,8 @@ def _call_problems(
             one, other = devices.get(call.move_from), devices.get(call.move_to)
             if one != other and one is not None and other is not None:
                 yield (
-                    f"it moves value {call.move_to} on {other} to value {call.move_from} on {one}; a move passes "
-                    "on an address, which is not valid on another device"
+                    f"it moves value {call.move_from} on {one} to value {call.move_to} on {other}; a move copies "
+                    "only the address, which is not valid on another device"
                 )
         case m.JumpFalseCall():
             if not devices.get(call.cond_value_index, HOST).is_host:

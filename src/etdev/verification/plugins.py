@@ -28,7 +28,7 @@ def _load(name: str) -> Check:
         check = loaded() if isinstance(loaded, type) else loaded
     if check.name != name:
         raise MissingRequirementError(
-            f"the entry point {name!r} in {plugins.package_of(CHECKS, name)!r} provides a check that is named "
+            f"the entry point {name!r} in {plugins.package_of(CHECKS, name)!r} provides a check with another name: "
             f"{check.name!r}",
             hint=CHECKS.contract,
         )
@@ -36,7 +36,7 @@ def _load(name: str) -> Check:
 
 
 class _Plugin(Check):
-    """Wrapper of another package's check. If the check raises an unexpected error, the message states the package."""
+    """Wrapper of another package's check. The message of an unexpected error names the package."""
 
     def __init__(self, check: Check) -> None:
         self._check = check

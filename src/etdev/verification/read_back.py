@@ -34,7 +34,7 @@ def read_contents(
     """Read a program back with its ``data`` files, and look for missing data.
 
     Each item of data that the program needs must be in one of these files. ``lookups`` maps methods to the names of
-    data that their delegates look up. It may omit methods for which these names are unknown.
+    data that their delegates look up. ``lookups`` may omit a method if these names are unknown.
     """
     try:
         found = read_joined(path, data)

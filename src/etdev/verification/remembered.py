@@ -11,7 +11,7 @@ from etdev.pipeline.stages.known_outputs import KnownOutputs, key_of_call
 
 
 class RememberedCalls:
-    """A runtime for one file that remembers outputs. If several checks make the same call, the call runs once.
+    """A runtime for a single file. It remembers outputs, so that a call that several checks make runs only once.
 
     Only calls on initial state are remembered. Such a call resets the state of all methods. A repeated call is skipped,
     and returns the remembered outputs. If the next call continues from the state of a skipped call, the skipped call

@@ -119,8 +119,8 @@ def _run_all(built: BuiltTarget, runtime: Runtime, findings: Findings, *, shared
 def _refuse_split_state(built: BuiltTarget, calls: Sequence[Call], number: int, where: str) -> None:
     """Raise :class:`~etdev.errors.VerifyError` if methods of a session write separate copies of the same state.
 
-    Do not raise it if the config sets ``model.share_state``. The eager model has the same copies, so a comparison could
-    not find that the methods should share the state. This function does not find methods that only read the state.
+    A comparison cannot find this fault, because the eager model has the same copies. Methods that only read the state
+    are not found. If the config sets ``model.share_state``, raise no error.
     """
     if says_share_state(built.project):
         return

@@ -287,7 +287,7 @@ class Subject:
 
     @cached_property
     def stock_calls(self) -> RememberedCalls:
-        """The stock runtime for checks that call the program on the same inputs as other checks."""
+        """The stock runtime with remembered outputs, so that a call that several checks make runs only once."""
         return RememberedCalls(self.stock)
 
     @property

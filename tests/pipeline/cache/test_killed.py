@@ -107,7 +107,7 @@ def test_a_second_build_of_the_same_output_waits(tmp_path: Path, monkeypatch: py
     assert other.process is not None
     said = other.said + other.process.communicate(timeout=60)[1]
     assert other.process.returncode == 0, said
-    assert f"cpu: wait for another build of it (process {os.getpid()})\n" in said
+    assert f"cpu: wait for another build of this target (process {os.getpid()})\n" in said
     assert said.index("(process") < said.index("cpu: link")
 
     report = json.loads((tmp_path / "build/cpu/report.json").read_text())["targets"][0]

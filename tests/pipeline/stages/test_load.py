@@ -113,7 +113,7 @@ FAILURES = {
             MismatchError,
             ENTRY,
             "'model:make' is of type int, which is not callable",
-            "set it to the name of a function or a class",
+            "use the name of a function or a class",
         ),
     ),
     "the entry raises": (
@@ -384,7 +384,7 @@ def test_a_dynamic_dimension_without_an_upper_bound(project: Callable[..., Proje
         export(project(PT2.format(methods="")))
     assert caught.value.where == "etdev.toml:3:7 (model.pt2)"
     assert caught.value.message.endswith("without an upper bound")
-    assert caught.value.hint == "export it with torch.export.Dim(name, max=...)"
+    assert caught.value.hint == "export the program with torch.export.Dim(name, max=...)"
 
 
 class Odd(torch.nn.Module):
@@ -400,28 +400,28 @@ class Odd(torch.nn.Module):
             {"x": torch.ones(2)},
             None,
             "the saved program takes inputs by keyword or in containers",
-            "export it with positional inputs, each of them a tensor",
+            "export the program with positional inputs, each of them a tensor",
         ),
         (
             (torch.ones(2), [torch.ones(2)]),
             {},
             None,
             "the saved program takes inputs by keyword or in containers",
-            "export it with positional inputs, each of them a tensor",
+            "export the program with positional inputs, each of them a tensor",
         ),
         (
             (torch.ones(2), 3),
             {},
             None,
             "input 3 of the saved program is not a tensor",
-            "export it with tensor inputs only",
+            "export the program with tensor inputs only",
         ),
         (
             (torch.ones(8),),
             {},
             ({0: 2 * torch.export.Dim("half", max=8)},),
             "input 'x' of the saved program has a dimension that is computed from another dimension (…",
-            "export it with plain torch.export.Dim dimensions",
+            "export the program with plain torch.export.Dim dimensions",
         ),
     ],
     ids=["by keyword", "in a list", "a number", "computed dimension"],

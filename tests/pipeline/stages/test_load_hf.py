@@ -212,7 +212,7 @@ FAILURES = {
             MismatchError,
             HF,
             "the configuration of {net} has no class in `architectures`",
-            'add it to config.json, for example "architectures": ["BertModel"]',
+            'add the class to config.json, for example "architectures": ["BertModel"]',
         ),
     ),
     "a type that transformers lacks": (

@@ -34,7 +34,7 @@ class EthosU:
     """Backend that lowers through ``EthosUPartitioner``."""
 
     name = "ethos-u"
-    summary = "Arm Ethos-U processors: int8; no runtime on this machine can run it"
+    summary = "Arm Ethos-U processors: int8; no runtime on this machine can run the programs"
     device_types = ("cpu",)
     delegate_ids = (DELEGATE_ID,)
     options = EthosUOptions

@@ -135,7 +135,7 @@ def _memory(folder: Path) -> dict[str, int]:
 
 
 def _reference(edge_program: Any) -> bytes:
-    """Return a program that computes a delegate's ops with kernels; empty if an op has no kernel."""
+    """Return the bytes of a program that computes a delegate's ops with kernels; ``b""`` if an op has no kernel."""
     import executorch.kernels.quantized  # noqa: F401 - registers the out variants of quantized_decomposed
 
     from etdev.backends.reference.nested import EtdevReferenceBackend

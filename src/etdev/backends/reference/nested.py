@@ -41,7 +41,7 @@ class EtdevReferenceBackend(BackendDetails):  # type: ignore[misc]
 
 
 class _Planning(MemoryPlanningPass):  # type: ignore[misc]
-    """ExecuTorch's memory planning, extended to keep initial values of state, except values of only zeros."""
+    """ExecuTorch's memory planning, extended to store initial values of state, unless all bytes are zero."""
 
     def __init__(self, program: ExportedProgram) -> None:
         super().__init__(alloc_graph_input=False, alloc_graph_output=False)
@@ -63,9 +63,9 @@ class _Planning(MemoryPlanningPass):  # type: ignore[misc]
 
 
 def _with_numbers(content: bytes) -> bytes:
-    """Return the program with each absent input replaced by an integer.
+    """Return the program with the integer 0 in place of each input that is None.
 
-    If an input is a size, ExecuTorch emits an absent value for the input.
+    If an input is a size, ExecuTorch emits None for it, but the caller passes an integer.
     """
     program = parse(Blob(content))
     plan = program.method(METHOD)

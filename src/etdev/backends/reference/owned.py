@@ -14,8 +14,8 @@ def own_sizes(graph_module: GraphModule, key: str) -> None:
     """Tag each size that only one delegate needs, so that the delegate computes the size itself.
 
     A size is tagged only if the delegate computes or receives the tensor that has this size, and only if no other
-    delegate depends on the nodes between the tensor and the delegate. With such a dependency, a delegate would need a
-    result of another delegate that needs a result of the first one.
+    delegate depends on the nodes between the tensor and the delegate. Otherwise, two delegates could need results of
+    each other.
     """
     import torch
 

@@ -111,7 +111,7 @@ def _short_lines(result: BuildResult, target: TargetResult, stream: TextIO) -> I
 def _short_verification(checks: Sequence[CheckResult], unmet: Sequence[CheckResult], stream: TextIO) -> Iterator[str]:
     """Yield a line with the numbers of checks that passed, failed and did not run.
 
-    Then yield the failed checks, the required checks that did not run, and limits that could not be compared.
+    Then yield the failed checks, the required checks that did not run, and other checks that did not compare a limit.
     """
     passed = sum(check.status == "passed" for check in checks)
     failed = [check for check in checks if check.status == "failed"]
@@ -144,7 +144,7 @@ def _sizes(memory: Mapping[str, int]) -> str:
 
 def _greedy(target: TargetResult) -> dict[str, int]:
     """Map each device to the planned bytes that ExecuTorch's planner ``greedy`` would need."""
-    found = dict(target.memory)  # This counts state that methods share only once.
+    found = dict(target.memory)  # In this sum, state that methods share counts once.
     for method in target.methods:
         for buffer in method.buffers:
             found[buffer.device] += (buffer.greedy or 0) - buffer.size
@@ -275,7 +275,7 @@ def _copies_removed(target: TargetResult) -> str:
 
 
 def _in_place(target: TargetResult) -> str:
-    """Return a text such as ``54 of 56 in place``: of 56 outputs whose kernels permit it, 54 are in place."""
+    """Return a text such as ``54 of 56 in place``: kernels can write 56 outputs in place, and 54 of them are."""
     taken = sum(method.inplace.taken for method in target.methods)
     considered = sum(method.inplace.considered for method in target.methods)
     return f"{taken:,} of {considered:,} in place" if considered else ""
@@ -338,7 +338,7 @@ def _remedy_lines(where: str | None, hint: str | None) -> Iterator[str]:
 
 
 def _advice_lines(check: CheckResult) -> Iterator[str]:
-    """Yield a line on how to make a check run, unless a note of the whole result says it."""
+    """Yield a line on how to make a check run, unless a note on the whole result has the same advice."""
     if not advises_map(check.hint):
         yield from _remedy_lines(None, check.hint)
 

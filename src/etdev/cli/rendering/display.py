@@ -84,7 +84,7 @@ class Display:
         self.abandon()
 
     def abandon(self) -> None:
-        """Remove the display, from any thread, without flushing standard error."""
+        """Remove the display without flushing standard error. Any thread may call this method."""
         if self._pipe is None:
             return
         self.tell("closed")  # Closing the pipe is not enough, because a forked process may keep it open.
@@ -161,7 +161,7 @@ def _draw_until_closed(phase: str, source: int, pipe: int, parent: int) -> NoRet
     """Draw the display until it is closed, then exit; runs in the forked process."""
     code = 1
     try:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT):  # Only the parent reacts to them.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT):  # Only the parent handles these signals.
             signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
         os.close(pipe)

@@ -59,9 +59,9 @@ def file_verdict(file: FileResult) -> str:
 
 
 def unjudged_checks(checks: Iterable[CheckResult]) -> list[CheckResult]:
-    """Return the checks that did not compare a limit of the config.
+    """Return the checks that could not compare a figure with its limit in the config.
 
-    ``growth`` is left out: a first build has no baseline.
+    The check ``growth`` is left out, because a first build never has a baseline.
     """
     return [check for check in checks if check.unjudged is not None and unjudged_level(check.name) == "warning"]
 
@@ -72,7 +72,7 @@ def check_names(checks: Iterable[CheckResult]) -> str:
 
 
 def override_texts(result: BuildResult, target: TargetResult) -> list[str]:
-    """Return the values that environment variables and ``--set`` stated, without those of other targets."""
+    """Return the settings from environment variables and ``--set`` as text, except settings of other targets."""
     own = f"targets.{toml_name(target.name)}."
     found = {key: value for key, value in result.overrides.items() if key.startswith(own) or key[:8] != "targets."}
     return [printable(f"{key} = {json.dumps(value)}") for key, value in found.items()]

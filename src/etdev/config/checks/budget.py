@@ -53,7 +53,7 @@ def _check_memory_names(limits: Raw, target: Raw) -> Iterator[Issue]:
         return  # Another issue concerns the banks.
     if not all(isinstance(name, str) for name in names):
         return
-    banks = f"a bank of this target ({', '.join(map(literal, names))})" if names else "a bank, as the target has none"
+    banks = f"a bank of this target ({', '.join(map(literal, names))})" if names else "a bank (the target has no banks)"
     for name in limits.table:
         if re.fullmatch(BANK_NAME, name) and name not in names and not _is_device(name):
             text = f"is a limit of {literal(name)}, which is neither a device ({valid_names()}) nor {banks}"

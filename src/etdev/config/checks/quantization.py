@@ -44,7 +44,7 @@ def _check_processor(target: Raw, scheme: Raw) -> Iterator[Issue]:
             continue
         compiled, quantized = step["options"]["target"], scheme["target"].value
         if name in ("pt2e-xnnpack", "cortex-m", "8da4w"):
-            text = f"is {short(used)} with the scheme {literal(name)}, but ethos-u takes only ops quantized for it"
+            text = f"is {short(used)} with the scheme {literal(name)}, but ethos-u takes only ops quantized for Ethos-U"
             yield target["quantize"].issue(text, CONFLICT, 'use the scheme "arm-ethos-u"')
         elif {_is_ethos_u85(compiled.value), _is_ethos_u85(quantized)} == {True, False}:
             text = f"is {short(compiled.value)}, but {short(used)} quantizes for {short(quantized)}"

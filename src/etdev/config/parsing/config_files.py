@@ -36,7 +36,7 @@ def find_config(cwd: Path) -> Path:
         if os.path.isdir(cwd / name):
             return cwd / name  # A folder with this name counts too; reading it reports the error.
     raise _error(
-        f"there is no config in {cwd}: no {', '.join(DEFAULT_NAMES)}, and no [tool.etdev] in a {PYPROJECT}",
+        f"there is no config in {cwd}: no {', '.join(DEFAULT_NAMES)}, and no table `tool.etdev` in a {PYPROJECT}",
         "run `etdev init` to write a config, or use `-c FILE` for a config in another folder",
     )
 
@@ -129,7 +129,7 @@ def _tool_table(document: Document, source: str) -> Document:
     tool = document.data.get("tool")
     data = tool.get("etdev") if isinstance(tool, dict) else None
     if not isinstance(data, dict):
-        raise refuse(source, "there is no [tool.etdev] table in this file", None, rule="file")
+        raise refuse(source, "this file has no table `tool.etdev`", None, rule="file")
     depth = len(_TOOL)
     places = {path[depth:]: place for path, place in document.places.items() if path[:depth] == _TOOL}
     return Document(data, {(): START, **places})

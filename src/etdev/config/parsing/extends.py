@@ -126,9 +126,9 @@ class _Reader:
         return None
 
     def _at_mark(self, problem: Problem, key: KeyPath, name: str, mark: Mark) -> Problem:
-        """Return a problem with a file that is named in the key ``extends``.
+        """Move the problem of a file that cannot be read to the file's entry in ``extends``.
 
-        If the file cannot be read, the location of the returned problem is the file's entry in ``extends``.
+        Return any other problem of the file unchanged.
         """
         if problem.rule != "file" or problem.line is not None:
             return problem

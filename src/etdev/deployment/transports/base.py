@@ -54,7 +54,7 @@ class Transport(Protocol):
     def names(self, folder: str) -> list[str]:
         """Return the sorted names of the files and folders in a folder; empty if the folder does not exist.
 
-        ``folder`` is relative to the target's folder, which is ``""``.
+        ``folder`` is relative to the target's folder; ``""`` is the target's folder itself.
         """
 
     def read(self, path: str) -> bytes | None:

@@ -79,7 +79,7 @@ class SftpTransport:
             asyncssh.connect(self._destination.host or "", **self._settings())
         )
         self._sftp = await self._held.enter_async_context(self._connection.start_sftp_client())
-        try:  # A file that does not exist cannot be renamed; a server that cannot rename reports that instead.
+        try:  # The file does not exist. The error shows if the server supports the operation.
             await self._sftp.posix_rename(f"{self._root}/.etdev-absent", f"{self._root}/.etdev-absent")
         except asyncssh.SFTPOpUnsupported:
             raise DeployError(

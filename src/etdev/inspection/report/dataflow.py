@@ -114,8 +114,8 @@ def _operands(plan: m.ExecutionPlan, call: m.Instruction, found: Effects) -> Ope
 def _written(plan: m.ExecutionPlan, call: m.KernelCall | m.DelegateCall, found: Effects) -> Iterator[int]:
     """Yield the values that a call writes.
 
-    An unknown operator may change all of its arguments. If its outputs occur twice among the arguments, yield only the
-    outputs.
+    For an unknown operator, ``found`` contains all arguments, because it may change any of them. If some tensors occur
+    twice among the arguments, they are the operator's outputs. Then yield only these tensors.
     """
     view = () if found.view is None else found.view[1:]
     written = (*found.writes, *found.updates, *found.fills, *view)
@@ -220,7 +220,7 @@ def _before_blocks(
         return before
     before[0] = dict(started)
     rank = {block: number for number, block in enumerate(flow.order())}
-    # Each reachable block is visited once at least, in order; again only where a path adds writers.
+    # Visit each reachable block at least once, in order. Visit it again only if a path adds writers.
     waiting = [(number, block) for block, number in rank.items()]
     heapify(waiting)
     queued = set(rank)

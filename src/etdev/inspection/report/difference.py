@@ -20,7 +20,7 @@ from etdev.program import model as m
 from etdev.program.info import MethodInfo, ProgramInfo
 
 _MOST_PAIRS = 2_000_000
-"""Limit on pairs of equal instructions. Beyond it, the search for matches ignores frequent instructions."""
+"""Maximum number of pairs of equal instructions. If there are more, :func:`align` ignores frequent instructions."""
 
 
 def diff_page(a: Path, b: Path, found: ProgramDiff | None = None) -> str:

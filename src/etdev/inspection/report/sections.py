@@ -97,8 +97,8 @@ def named_constants(
 def _parameters(known: Provenance) -> dict[int, tuple[str, Blob | None]]:
     """Map the index of each constant in the object program to a pair: the constant's name in the model, and its bytes.
 
-    The linked file has the same indices but no names. It may have additional constants, or the object program may be
-    from another build. Therefore, use a name only if the constant of the linked file has the same bytes.
+    The linked file has the same indices but no names. The linked file may have additional constants, or the object
+    program may be from another build. Therefore, use a name only if the constant of the linked file has the same bytes.
     """
     if known.objects is None:
         return {}

@@ -12,7 +12,7 @@ _MEMORY = {
     "planned": "planned memory",
     "caller": "memory of the caller",
     "constant": "a constant of the file",
-    "alias": "wherever it was computed",
+    "alias": "memory of another tensor",
 }
 
 

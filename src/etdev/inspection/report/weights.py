@@ -25,7 +25,7 @@ class Weight:
     """Kind: ``constant``, ``delegate``, ``named data`` or ``external weight``."""
     name: str
     named: bool
-    """False if ``name`` only states an index, which says nothing about another program."""
+    """False if ``name`` only states an index. The same index in another program may be other data."""
     size: int
     digest: bytes
 

@@ -14,7 +14,8 @@ Insertions = defaultdict[int, list[tuple[str, int, int]]]
 def copy_between(plan: m.ExecutionPlan, operator: str, source: int, target: int) -> list[tuple[str, int, int]]:
     """Return the copy from value ``source`` to value ``target``, as a list. The list is empty if no copy is needed.
 
-    An empty static tensor needs no copy. Exactly one of the two values must belong to the original method.
+    An empty static tensor needs no copy. Exactly one of the two values must belong to the original method. The other
+    one must be a value that a pass has added.
     """
     tensor = plan.values[min(source, target)]  # Added values have higher numbers than all original ones.
     assert isinstance(tensor, m.Tensor)
@@ -29,7 +30,7 @@ def is_dynamic(value: m.Value) -> bool:
 def copy_instructions(
     plan: m.ExecutionPlan, before: Insertions, after: Insertions
 ) -> tuple[m.ExecutionPlan, dict[int, list[m.Instruction]], dict[int, list[m.Instruction]]]:
-    """Return the method with the copy operators, and two maps from positions to kernel calls.
+    """Return the method with the copy operators added, and two maps from positions to kernel calls.
 
     The first map has the calls to insert before a position. The second map has the calls to insert after it.
     """

@@ -139,7 +139,10 @@ def _can_share_tensor(plan: m.ExecutionPlan, value: int, other: int, there: Coll
 def _delegate_device(
     memory: MethodMemory, items: Items, devices: Mapping[int, Device], value: int, kind: str
 ) -> Device | None:
-    """Return the device of the first delegate that reads this input, or of the last one that writes this output."""
+    """Return the device of the first delegate that reads this input, or of the last one that writes this output.
+
+    Return None if there is no such delegate on a device.
+    """
     order: Sequence[int] = sorted(devices, reverse=kind == "output")
     for position in order:
         effects = memory.reaching.effects[position]

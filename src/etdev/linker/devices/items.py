@@ -41,7 +41,10 @@ class Items:
         return self.fixed.get(item, frozenset({item}))
 
     def with_fixed(self, item: int) -> Items:
-        """Return the items after a change: the host now always holds the content of ``item``."""
+        """Return new items, in which the host always holds the content of ``item``.
+
+        Each value of ``item`` becomes an item of its own.
+        """
         pairs = [
             (self.representative(one), self.representative(other))
             for other, group in self.fixed.items()

@@ -86,9 +86,9 @@ def _conflicting(
 ) -> set[int]:
     """Return the indices of the groups whose tensors must keep separate memory.
 
-    This applies if an instruction writes a value of the group while another value of the group is still needed. It also
-    applies if a value of the group is needed when the method begins. A value is needed from a write until the last read
-    before the next write. Sets of values are integers here, with one bit for each value.
+    Tensors need separate memory if an instruction writes one of them while another one is still needed. They also need
+    it if one of them is needed when the method begins. A value is needed from a write until the last read before the
+    next write. Sets of values are integers here, with one bit for each value.
     """
     members = [(value, number) for number, group in enumerate(groups) for value in group]
     bits = {value: 1 << index for index, (value, _) in enumerate(members)}

@@ -32,6 +32,6 @@ def place_on_devices(work: Work, options: LinkOptions) -> PassResult:
 
 
 def _renamed(state: State, names: Sequence[Mapping[int, int]]) -> State:
-    """Return the state with new value indices. ``names`` maps, for each method, old values to new values."""
+    """Return the state with new value indices. ``names`` has one map for each method, from old to new indices."""
     members = tuple((index, names[index].get(value, value), inside) for index, value, inside in state.members)
     return replace(state, members=members)

@@ -57,7 +57,7 @@ class Placement:
 
 
 class AmbiguousSourceError(Exception):
-    """Error for an item whose content is at a place that depends on the path. So no single copy can read it."""
+    """Error for an item whose content is in different places on different paths. No single copy can read it."""
 
     def __init__(self, item: int) -> None:
         super().__init__(item)

@@ -64,7 +64,7 @@ class Replicas:
     def alias(self, value: int, device: Device) -> int:
         """Return a second tensor in the bytes of the replica of ``value``. No instruction writes to this tensor.
 
-        It contains the most recent content of the item, even if an instruction wrote that content to another value.
+        The tensor contains the most recent content of the item, even if an instruction wrote it to another value.
         """
         tensor = self._plan.values[value]
         assert isinstance(tensor, m.Tensor)

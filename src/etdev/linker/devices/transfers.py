@@ -101,7 +101,7 @@ class _CodeMotion:
         self._early: set[Spot] = set()
         """Spots just before a branch at which copies are made, although only one side of the branch needs the copies.
 
-        These copies cannot be made later, because their source would then depend on the path taken.
+        On that side, there is no place for the copies, because other paths join it at once.
         """
         self._need_before_loops(flow)
         self._need_where_paths_meet()
@@ -271,7 +271,7 @@ class _CodeMotion:
         return spot
 
     def _without_redundant(self, spots: Mapping[Spot, int]) -> dict[Spot, int]:
-        """Remove each copy whose facts already hold, because another copy runs before a branch."""
+        """Remove facts that already hold at their spot, because a copy before a branch makes them true."""
         found = dict(spots)
         for spot in sorted(spots, key=lambda item: (item.position, item.after)):
             others = {other: facts for other, facts in found.items() if other != spot}

@@ -3,6 +3,7 @@
 ``permute_copy``, ``transpose_copy``, ``t_copy``, ``slice_copy``, ``select_copy``, ``split_copy`` and ``view_copy`` of a
 constant move bytes and compute nothing. Their outputs become constants. An output that is a contiguous range of the
 original's bytes takes no space in the file. Any other output replaces the original if nothing else uses the original.
+Otherwise, the file contains both, or the copy stays if the file must not grow.
 """
 
 from __future__ import annotations

@@ -267,7 +267,10 @@ class _Parts:
     # Conditions and changes for both slices and concatenations
 
     def _require_peak(self, whole: MergedStorage, parts: Sequence[MergedStorage]) -> None:
-        """Raise ``Refused`` if the merge would raise peak memory. It keeps the whole in use while a part is in use."""
+        """Raise ``Refused`` if the merge would raise peak memory.
+
+        After the merge, the whole is in use while any part is in use.
+        """
         now = [whole, *parts]
         start, end = min(item.start for item in now), max(item.end for item in now)
         in_use = self._in_use[self._storages.memory_id(whole)]

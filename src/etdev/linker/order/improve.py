@@ -69,8 +69,8 @@ def improve(problem: Problem, effort: Effort | None = None) -> Improved:
 def _parts(problem: Problem) -> list[tuple[int, int]]:
     """Return consecutive ranges of steps that can be put in order separately.
 
-    A cut is a step that comes after all earlier steps and before all later steps in every order. Parts without cuts are
-    divided if they have too many steps.
+    A part ends before and after each cut: a step that all later steps depend on, and that depends on all earlier
+    steps. A part with too many steps is divided further.
     """
     count = len(problem)
     ends_before = _lonely(problem.before, range(count))

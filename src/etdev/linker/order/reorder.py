@@ -29,7 +29,7 @@ from etdev.program.analysis.storage import MethodMemory
 
 
 def reorder(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Move instructions so that the peak of the method's memory is lower. Do nothing without ``method.linked``."""
+    """Move instructions so that the peak of the method's memory is lower. Keep their order if ``linked`` is None."""
     if method.linked is None:
         return Changed(method)
     order: dict[int, int] = {}
@@ -135,8 +135,8 @@ def straight_regions(method: Method) -> Iterator[tuple[int, int]]:
     """Yield ``(first position, end position)`` of each straight region with two or more instructions, in order.
 
     A region is in one basic block and in one chain. It has no jumps, no moves, and no instructions that add a row to
-    the output of a loop. The target of a jump starts a region even if the jump is never taken. The proof of
-    a link also follows all jumps of the file.
+    the output of a loop. The target of a jump starts a region even if the jump is never taken, because the proof of a
+    link follows all jumps of the file.
     """
     flow = method.memory.reaching.flow
     marks = {block.start for block in flow.blocks} | {len(flow.instructions)}

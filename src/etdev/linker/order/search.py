@@ -131,7 +131,7 @@ class _Moves:
         return self._settled(state) if self._live < self.limit else None
 
     def of(self, state: _State) -> Iterator[_State]:
-        """For each step that can run next, yield the state that follows. It includes the steps that run immediately."""
+        """For each step that can run next, yield the state after it and after the steps that then run immediately."""
         for step in _steps(state.ready):
             peak, live = self._use(state.done, state.live, step)
             if peak < self.limit:

@@ -99,7 +99,10 @@ class BuildSession:
 
     @contextmanager
     def record_model_reads(self) -> Iterator[None]:
-        """Inside the block, record the files that are read. They are inputs of this target and of all later targets."""
+        """Inside the block, record the files that are read. They are inputs of this target and of all later targets.
+
+        Later targets may use the models that are made in the block.
+        """
         before = set(self.user.modules().values())
         with self.watch.into(self.modelled):
             yield
@@ -156,9 +159,9 @@ def _models(
 def remembering(
     models: tuple[ExportedModel, ExportedModel], known: KnownOutputs
 ) -> tuple[ExportedModel, ExportedModel]:
-    """Return both models; if the lowered model is quantized, replace it by a copy that includes ``known``.
+    """Return both models; a quantized model is replaced by a copy with the outputs in ``known``.
 
-    Verification reads known outputs of the quantized model, and adds the outputs that it computes.
+    Verification reads the known outputs of the quantized model, and adds the outputs that it computes.
     """
     float_model, reference = models
     if reference is not float_model:
@@ -175,7 +178,7 @@ def keep_reference(project: Project, name: str, cache: Cache, reference: Exporte
 
 
 def find_record(project: Project, name: str, cache: Cache) -> tuple[Record, Reads] | None:
-    """Return the cached record of a quantized target's object program, and the build's reads.
+    """Return the record and the reads that the cache has for a quantized target's object program.
 
     Return None if the target is not quantized, or if the cache lacks the object program.
     """

@@ -46,7 +46,7 @@ class Finished(Part):
 
 
 def find_finished(project: Project, target: str, options: BuildOptions, cache: Cache) -> Finished | None:
-    """Restore the files of a target that an earlier build finished; return None if the target has to be built."""
+    """Restore a finished target's files from the cache, and return the target; return None if it has to be built."""
     facts = linked_facts(project, target, options, cache.digests)
     entry = cache.find(project, target, "linked", facts)
     if entry is None:
@@ -106,7 +106,7 @@ def keep_finished(session: BuildSession, finished: Finished, compiled: Compiled)
 
 
 def _superfluous(project: Project, target: str, entry: Entry) -> list[Path]:
-    """Return the paths in a target's folder that only earlier builds can have written."""
+    """Return the paths of files that other builds of a target may have written, but the build of ``entry`` did not."""
     artifact = project.artifact(target)
     external = {*data_places(project, target), *(path for path, _ in reported_data(project, target))}
     known = (

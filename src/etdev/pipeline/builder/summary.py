@@ -191,8 +191,7 @@ def describe_unused(project: Project, target: str, program: Program) -> Iterator
 
     These settings are:
 
-    * partitioners that took no op
-    * options for ops that the model lacks
+    * partitioners that took no op, for example because their options name ops that the model lacks
     * memory limits for unused devices or banks
     """
     settings = project.config.targets[target]

@@ -253,7 +253,7 @@ def _data(program: LinkedProgram, written: WrittenProgram, staged: StagedTarget)
 
 
 def _reads(session: BuildSession, name: str, compiled: Compiled) -> Reads:
-    """Return the files, folders and packages read for a target's object program and for its planner."""
+    """Return the reads of a target: those of its object program, and the modules of a planner in the project's code."""
     planner = session.project.config.targets[name].memory.planner
     modules = imported_files([planner.partition(":")[0]], session.user.modules()) if ":" in planner else set()
     return compiled.reads.joined(session.cache.reads(session.project, modules))

@@ -34,9 +34,10 @@ def workers_wanted(project: Project, options: BuildOptions) -> int:
 
 
 def plan_tasks(project: Project, names: Sequence[str], options: BuildOptions, cache: Cache) -> list[Task]:
-    """Return the first tasks of a build. A target whose methods are compiled separately is built after these tasks.
+    """Return the first tasks of a build: for each target, one task, or one task for each method.
 
-    With more workers than targets, methods of a target are compiled separately unless this changes the result.
+    The methods of a target are compiled separately if there are more workers than targets, this does not change the
+    result, and the cache lacks the object program. Such a target is built after these tasks.
     """
     spare = workers_wanted(project, options) > len(names)
     tasks: list[Task] = []

@@ -66,7 +66,7 @@ class Cache:
         self._open.close()
 
     def find(self, project: Project, target: str, level: Level, facts: Facts) -> Entry | None:
-        """Return an earlier build with the same facts, if all that it read is unchanged; None if no such build exists.
+        """Return an earlier build with equal facts whose reads are all unchanged; None if no such build exists.
 
         Ignore a build if one of its output files is no longer in the store.
         """

@@ -28,7 +28,7 @@ class Project:
 
     @property
     def name(self) -> str:
-        """``project.name``, or else the folder's name with invalid characters replaced by ``_``."""
+        """Name of the project: ``project.name``, or else the folder's name with ``_`` for each invalid character."""
         if self.config.project.name is not None:
             return self.config.project.name
         cleaned = re.sub(r"[^A-Za-z0-9._-]", "_", self.loaded.root.name).lstrip("._-")

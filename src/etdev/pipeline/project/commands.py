@@ -1,4 +1,4 @@
-"""Commands that messages advise."""
+"""Commands that messages advise the user to run."""
 
 from __future__ import annotations
 

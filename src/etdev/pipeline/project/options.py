@@ -45,7 +45,10 @@ class BuildOptions:
 
 
 def choose_targets(project: Project, patterns: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of the targets that match any pattern, in the config's order. A string is one pattern."""
+    """Return the names of the targets that match any pattern, in the config's order; without patterns, all names.
+
+    If ``patterns`` is a string, the string is one pattern.
+    """
     names = tuple(project.config.targets)
     patterns = (patterns,) if isinstance(patterns, str) else tuple(patterns)
     for pattern in patterns:

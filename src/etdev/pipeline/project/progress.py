@@ -11,8 +11,8 @@ Count = Callable[[int, int | None], None]
 """A callback that takes the number of program calls so far, and the total number; the total is None if unknown."""
 
 
-WAIT = "wait for another build of it"
-"""Name of the stage in which a build waits for another build of the same output.
+WAIT = "wait for another build of this target"
+"""Name of the stage in which a build waits until another build of the same target ends.
 
 The other build's process id is appended if it is known.
 """
@@ -45,19 +45,19 @@ class Silent:
     """A :class:`Progress` that shows nothing."""
 
     def started(self, target: str, stage: str) -> None:
-        """Do nothing."""
+        """Ignore the start of a stage."""
 
     def counted(self, target: str, stage: str, done: int, total: int | None) -> None:
-        """Do nothing."""
+        """Ignore the number of program calls."""
 
     def finished(self, target: str, stage: str, seconds: float) -> None:
-        """Do nothing."""
+        """Ignore the end of a stage."""
 
     def failed(self, target: str, stage: str) -> None:
-        """Do nothing."""
+        """Ignore the failure of a stage."""
 
     def ended(self, target: str) -> None:
-        """Do nothing."""
+        """Ignore the end of a target's last stage."""
 
 
 class StageClock:

@@ -32,9 +32,11 @@ STAMPS: dict[Path, tuple[int, int, int] | None] = {}
 class SourceLoader(SourceFileLoader):
     """A loader that always compiles the current source, and never uses or writes bytecode.
 
-    Python compares the times of bytecode and source in whole seconds only. Writing bytecode would change the user's
-    folder. Before the source runs, the loader calls ``note`` with the syntax tree of the source and with a folder. The
-    folder is the root of the module's full name: ``/a`` for the module ``b.c`` in ``/a/b/c.py``.
+    Bytecode may be out of date, because Python compares times in whole seconds only. Writing bytecode would change the
+    user's folder.
+
+    Before the source runs, the loader calls ``note`` with the syntax tree of the source and with a folder. The folder
+    is the root of the module's full name: ``/a`` for the module ``b.c`` in ``/a/b/c.py``.
     """
 
     def __init__(self, note: Callable[[ast.Module, Path], None], fullname: str, path: str) -> None:
@@ -52,7 +54,7 @@ class SourceLoader(SourceFileLoader):
 def packages_of_modules(names: Set[str]) -> set[str]:
     """Return the installed packages that provide top-level modules with these names.
 
-    ``importlib.metadata.packages_distributions`` gives the same result, but parses each package's list of files.
+    ``importlib.metadata.packages_distributions`` does the same, but slower: it parses each package's list of files.
     """
     endings = "|".join(re.escape(ending) for ending in MODULE_ENDS)
     listed = re.compile(rf"^(?:{'|'.join(map(re.escape, names))})(?:/|(?:{endings}),)", re.MULTILINE)

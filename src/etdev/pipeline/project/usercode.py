@@ -129,7 +129,7 @@ class UserCode:
             raise MismatchError(
                 f"{entry!r} is of type {type(found).__name__}, which is not callable",
                 where=where,
-                hint="set it to the name of a function or a class",
+                hint="use the name of a function or a class",
             )
         function: Callable[..., Any] = found
         return function
@@ -234,7 +234,10 @@ class UserCode:
         sys.path[:] = [str(base), *(entry for entry in sys.path if entry != str(base))]
 
     def _find_in_bases(self, path: str) -> Any:
-        """Return a finder for a folder of the user's code; raise ImportError for other folders. Used as a path hook."""
+        """Return a finder for a folder of the user's code; raise ImportError for other folders.
+
+        Python calls this method as a path hook.
+        """
         if not self._is_own(Path(path)):
             raise ImportError(f"{path} is not a folder of the project's code")
         return self._hook(path)

@@ -10,7 +10,7 @@ from typing import get_args
 from etdev.decisions import Elision, ElisionKind, InPlace
 
 KINDS: tuple[ElisionKind, ...] = get_args(ElisionKind)
-"""Kinds in the order in which they are reported."""
+"""Kinds of copies, in the order of reports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class CopiesOfKind:
 
     @property
     def considered(self) -> int:
-        """Number of copies considered."""
+        """Number of removed and kept copies."""
         return self.removed + self.kept
 
 
@@ -53,7 +53,7 @@ class InPlaceOutputs:
 
     @property
     def considered(self) -> int:
-        """Number of outputs considered."""
+        """Number of outputs that the linker decided on."""
         return self.taken + self.refused
 
 

@@ -52,7 +52,7 @@ class OutputError(Part):
     dtype: str
     max_abs_error: float
     allowed: float
-    """Allowed absolute error of one sample: the sample in which the error minus the allowed error is largest."""
+    """Allowed absolute error in the sample in which the error minus the allowed error is largest."""
     snr_db: float | None
     """Signal-to-noise ratio against the reference, in dB; None if all samples were equal to the reference."""
     float_snr_db: float | None = None
@@ -177,7 +177,7 @@ class MethodResult(Part):
     """Inputs of the model, such as ``image: float32 [batch, 1, 8, 8]``."""
     stateful: bool
     delegate_calls: dict[str, int]
-    """Number of calls by delegate id."""
+    """Maps the id of each delegate to the number of its calls."""
     delegated_ops: int
     undelegated: tuple[UndelegatedOps, ...]
     operators: tuple[str, ...]
@@ -193,7 +193,7 @@ class MethodResult(Part):
     slow_convolutions: tuple[int, ...] = ()
     """One estimate for each convolution that keeps a slow kernel to save memory.
 
-    The estimate is the method's planned memory, in bytes, if this convolution used a faster kernel.
+    The estimate is the planned memory, in bytes, that the method would need with a faster kernel for this convolution.
     """
     buffers: tuple[BufferInfo, ...] = ()
     delegate_memory: tuple[DelegateMemory, ...] = ()

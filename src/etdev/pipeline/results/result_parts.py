@@ -45,7 +45,7 @@ class MemoryOutside:
 
 
 _FIRST = ("scratch", "fast_scratch", "sram", "dram")
-"""Kinds of memory in the order in which they are shown; a result from the cache has them in alphabetical order."""
+"""Kinds of memory that are shown first, in this order; other kinds follow in alphabetical order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class DelegateMemory:
     """Maps the compiler's name of a figure to bytes. Vela reports ``scratch``, ``fast_scratch`` and kinds of memory."""
 
     def named_sizes(self) -> dict[str, int]:
-        """Return the sizes that are not zero, by readable name, always in the same order."""
+        """Return the sizes that are not zero, by readable name; the order does not depend on the order of ``sizes``."""
         kinds = sorted(self.sizes, key=lambda kind: (_FIRST.index(kind) if kind in _FIRST else len(_FIRST), kind))
         return {kind.replace("_", " "): self.sizes[kind] for kind in kinds if self.sizes[kind]}
 

@@ -96,7 +96,7 @@ class ReplacedOps:
     slow_convolutions: tuple[int, ...] = ()
     """One estimate for each convolution that keeps a slow kernel to save memory.
 
-    The estimate is the method's peak, in bytes, if this convolution used a faster kernel.
+    The estimate is the peak, in bytes, that the method would have with a faster kernel for this convolution.
     """
 
 
@@ -169,4 +169,4 @@ class WrittenProgram:
     data: tuple[WrittenFile, ...] = ()
     """The data files, sorted by name."""
     weights: Path | None = None
-    """Path of the data file of ``external_weights``; None without this key."""
+    """Path of the data file of ``external_weights``; None if the config does not set this key."""

@@ -15,8 +15,8 @@ from etdev.pipeline.stages.inputs import Signature, samples_at
 class CalibrationData:
     """The data that calibrates one scheme of the config.
 
-    Observers derive the scale of each value from its range in this data. So an infinite value or a NaN is an error. If
-    all values of an input are equal, there is a note. Dynamic quantization accepts all values, because it computes
+    Observers derive the scale of each value from its range in this data. So an infinite value or a NaN is an error. A
+    note reports each input whose values are all equal. Dynamic quantization accepts all values, because it computes
     scales at run time.
     """
 

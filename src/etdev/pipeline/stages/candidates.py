@@ -39,7 +39,7 @@ from etdev.program.writer import flatbuffer_size
 _NEUTRAL = frozenset({"linear", "addmm", "clamp"})
 """Forms that never need more memory than the ops that they replace."""
 _GREEDY = frozenset({"pow", "gelu", "pooling"})
-"""Forms that may need more memory than the ops that they replace. A lower memory limit may not prevent this."""
+"""Forms that may need more memory than the ops that they replace. A lower memory limit does not always prevent this."""
 _NEAR = 0.99
 """Factor for limits on estimated memory, because linked programs may need more memory than estimated."""
 _STEP = 0.92
@@ -306,7 +306,7 @@ def _apply(
 ) -> tuple[LoweredModel, dict[str, Applied]]:
     """Apply forms to a copy of the lowered methods. ``known`` has the results of earlier searches for tiles.
 
-    ``until_other_than`` contains names of forms. If it is given, stop in a method after another form is applied.
+    ``until_other_than`` contains names of forms. If it is given, stop in a method as soon as any other form is applied.
     """
     changed = _copied(lowered)
     applied = {

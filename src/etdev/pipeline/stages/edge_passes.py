@@ -15,7 +15,7 @@ def needed_passes() -> Iterator[None]:
     """During the block, make ExecuTorch skip passes that cannot change the graph.
 
     Before the edge dialect, ExecuTorch runs eight passes that trace the whole graph again. Six of these passes change
-    only certain ops, which most graphs do not have. Without such a pass, the resulting graph is the same.
+    only certain ops, which most graphs do not have. A pass has no effect on a graph without such an op.
     """
     from executorch.exir.program import _program
 

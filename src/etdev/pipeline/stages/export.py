@@ -107,7 +107,7 @@ def _refuse_unclear_writes(project: Project, program: ExportedProgram) -> None:
             f"the method writes to the tensor {name!r}{line_of_node(project, node)}, which is not a buffer of the "
             "model",
             where=project.where("model"),
-            hint=f"register it as state: `self.register_buffer({name.rpartition('.')[2]!r}, …)` in its module",
+            hint=f"register the tensor as state: `self.register_buffer({name.rpartition('.')[2]!r}, …)` in its module",
         )
     if (clash := find_clash(program)) is not None:
         name, node = clash

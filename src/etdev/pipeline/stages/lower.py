@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 _LOWERING = RLock()
-"""Held while programs are lowered, because several contexts replace functions of ExecuTorch and torch."""
+"""A lock that is held while programs are lowered, because lowering changes functions of ExecuTorch and torch."""
 
 
 def lower_model(
@@ -95,7 +95,7 @@ def lower_model(
 
 
 def _changes(steps: Iterable[Backend], programs: Iterable[ExportedProgram]) -> Iterator[AbstractContextManager[None]]:
-    """Yield context managers. Inside their blocks, ExecuTorch and torch lower the programs with changed functions."""
+    """Yield context managers that change functions and tables while the programs are lowered."""
     yield needed_passes()
     for backend in dict.fromkeys(steps):
         if isinstance(backend, ChangesLowering):

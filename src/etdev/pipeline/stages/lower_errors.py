@@ -154,7 +154,7 @@ def _outside_core(programs: Iterable[ExportedProgram]) -> Iterator[str]:
         for target in dict.fromkeys(targets):
             try:
                 verifier.check_valid_op(target)
-            except Exception as error:  # noqa: BLE001 - what it raises for other reasons is not about this
+            except Exception as error:  # noqa: BLE001 - errors with other messages are ignored
                 refused = _NOT_CORE.search(str(error))
                 if refused:
                     yield refused["op"]
@@ -172,7 +172,7 @@ def _mixed_dtypes(project: Project, exported: ExportedModel, where: str, what: s
     return LowerError(
         f"an op would get tensors of different dtypes{what}",
         where=where,
-        hint="convert one of them in the model, with tensor.to(dtype)",
+        hint="convert one of the tensors in the model, with tensor.to(dtype)",
     )
 
 

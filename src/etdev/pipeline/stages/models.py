@@ -88,8 +88,8 @@ class Models:
         """Return the models of :meth:`prepare` without an export, for verifying a target with a reused object program.
 
         ``outputs`` is the number of outputs of each method. The quantized model is made only if verification needs
-        outputs that are not in ``known``. To make it, a scheme that works on exported graphs needs an export, or reuses
-        that of another target.
+        outputs that are not in ``known``. A scheme that works on exported graphs then needs an export, unless
+        another target has already made one.
         """
         name = self._project.config.targets[target].quantize
         if name is None or name in self._quantized or not known:

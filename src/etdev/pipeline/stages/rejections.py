@@ -86,7 +86,7 @@ def noted_rejections(backends: Mapping[int, str]) -> Iterator[None]:
 def stated_reasons(node: Node) -> tuple[str, ...]:
     """Return the reasons that partitioners stated for rejecting a node, such as ``xnnpack: invalid dtype``.
 
-    Omit reasons that were noted for a node with another name or op, because ``node`` only replaces that node.
+    Omit reasons that were noted for a node with another name or op: ``node`` replaced that node and got its notes.
     """
     same = (node.name, op_name(node))
     return tuple(item.text for item in node.meta.get(_NOTES, ()) if (item.node, item.op) == same)

@@ -175,8 +175,8 @@ def find_remedy(signature: Signature, call: Call, sizes: Iterable[int] = ()) -> 
 def _sizes_inside(signature: Signature, call: Call, sizes: Iterable[int]) -> list[dict[str, int]]:
     """Find the first choice of sizes with which the method runs, and return a list that contains only this choice.
 
-    Each choice varies one dynamic dimension inside its range; the other dimensions have their minimum size. If the
-    model works for only one size, this finds that size. Return an empty list if no choice works.
+    Each choice varies one dynamic dimension inside its range; the other dimensions have their minimum size. Return
+    an empty list if no choice works, or if the time limit is reached.
     """
     end = time.monotonic() + _MOST_SECONDS
     known = sorted(set(sizes))

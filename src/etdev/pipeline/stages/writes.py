@@ -66,10 +66,10 @@ def untie_buffers(program: ExportedProgram) -> tuple[str, str, Node] | None:
 
 
 def find_clash(program: ExportedProgram) -> tuple[str, Node] | None:
-    """Return the name of an input that the method writes, and the node that writes it.
+    """Find an input that the method writes and that has the name of a buffer.
 
-    The input has the same name as a buffer. ExecuTorch 1.4.1 and 1.5.1 would write to the buffer instead. Return None
-    if there is no such input.
+    ExecuTorch 1.4.1 and 1.5.1 would write to the buffer instead. Return the name of the input, and the node that
+    writes it. Return None if there is no such input.
     """
     signature, writes = program.graph_signature, _write_nodes(program)
     buffers = {spec.target for spec in signature.input_specs if spec.kind.name == "BUFFER"}
@@ -130,7 +130,7 @@ def _share_memory(one: Any, other: Any) -> bool:
 
 
 def separate_writes(program: ExportedProgram, clone: Clone) -> None:
-    """Clone each value that the method stores in a buffer or an input and that is a placeholder or is stored twice.
+    """Clone values that are placeholders or are written twice, before the method writes them to a buffer or an input.
 
     If the method also returns the old content of that buffer or input, clone the returned value. The graph must be
     functional.

@@ -1,8 +1,8 @@
 """A lower bound on the cost of traffic, and prices of memory that guide the division of buffers.
 
 The bound is Lagrangian: at each instant, each bank has a price per byte in use. A buffer pays the price of its bank
-over its lifetime, in addition to the cost of its traffic. Take the smallest possible sum over all buffers, and subtract
-the price of all memory that can be in use. The result is a lower bound for any prices. Subgradient steps raise the
+over its lifetime, in addition to the cost of its traffic. The bound is the sum of what each buffer pays in its cheapest
+bank, minus the price of all memory that can be in use. It is a lower bound for any prices. Subgradient steps raise the
 bound: a price rises where a bank is too full, and falls elsewhere.
 
 A *division* assigns a bank to each buffer. A *rank* is the position of an instant among all start instants.
@@ -44,7 +44,7 @@ class Prices:
         """Prices that gave the best bound, by bank and rank, in units of ``1 / scale``."""
         self.scale = 1 << 20
         self._unit = lcm(*(bank.cost.denominator for bank in self._problem.banks))
-        """Costs and prices are whole numbers in units of ``1 / (scale * unit)``."""
+        """Common denominator of the costs. Sums of costs and prices count units of ``1 / (scale * unit)``."""
         self._free, self._choices = self._find_choices()
         self._search(upper)
 

@@ -38,7 +38,7 @@ def find_forced(loads: Loads) -> Forced | None:
 
 
 class _Search:
-    """Narrows the possible banks of each buffer until nothing changes."""
+    """Search that narrows the possible banks of each buffer until nothing changes."""
 
     def __init__(self, loads: Loads) -> None:
         self._problem = loads.problem
@@ -143,7 +143,7 @@ def _largest_sets(ranges: Mapping[int, tuple[int, int]]) -> Iterator[tuple[int, 
 
 
 def _sums(start: int, sizes: Sequence[int], most: int) -> int:
-    """Add the total of each subset of ``sizes`` to each number in ``start``. Return the sums of at most ``most``.
+    """Add the total of each subset of ``sizes`` to each number in ``start``. Omit sums above ``most``.
 
     Sets of numbers are integers here, and bit n represents the number n.
     """

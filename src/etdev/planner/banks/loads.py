@@ -77,7 +77,10 @@ class Loads:
         return loads.index(max(loads))
 
     def need(self, bank: int) -> int:
-        """Return the number of bytes that a bank needs for its largest load. The last buffer needs no padding."""
+        """Return the number of bytes that a bank needs for its largest load.
+
+        The largest padding does not count, because the topmost buffer needs no padding.
+        """
         if not any(self.loads[bank]):
             return 0
         rank = self.worst_rank(bank)

@@ -18,7 +18,7 @@ _SEARCH_STEPS = 20_000_000
 
 
 class Packer:
-    """Packs buffers into banks, with limits on the effort of all packings together."""
+    """Packer of buffers into banks, with limits on the effort of all packings together."""
 
     def __init__(self, problem: BankedProblem, *, packings: int, searches: int) -> None:
         self.problem = problem

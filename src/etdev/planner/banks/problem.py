@@ -13,7 +13,7 @@ from fractions import Fraction
 from etdev.planner.problem import Buffer, Plan, PlanError, ProblemError, label
 
 COST_RATIO = 4
-"""If the costs are unknown, a byte in a bank costs this many times as much as a byte in the previous bank."""
+"""Cost of a byte in a bank, divided by the cost of a byte in the previous bank, if the costs are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class BankedProblem:
         for index, banks in self.choices.items():
             if not 0 <= index < len(self.buffers) or not banks or not set(banks) <= set(range(len(self.banks))):
                 raise ProblemError(
-                    f"choices: found banks {banks} for buffer {index}; expected existing banks and buffers"
+                    f"choices: found banks {banks} for buffer {index}; expected indices of banks and of a buffer"
                 )
 
     def allowed(self, index: int) -> Sequence[int]:

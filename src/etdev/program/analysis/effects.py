@@ -1,8 +1,8 @@
 """Effects of each instruction on tensors: reads, writes and aliases.
 
 Kernels follow the rules of PyTorch's ``out`` variants. The few operators without such a variant have rules of their
-own. The rules were checked by running the kernels. The last arguments of an ``out`` variant are the outputs. After the
-arguments, a call repeats the outputs as return values. An unknown operator is assumed to read and write every tensor
+own. The rules were checked by running the kernels. The last arguments of an ``out`` variant are the outputs. At its
+end, a call lists the outputs again, as return values. An unknown operator is assumed to read and write every tensor
 that it receives, with one exception. If the call repeats outputs at its end, the operator writes these outputs and does
 not read them.
 """
@@ -108,10 +108,10 @@ def arguments(plan: m.ExecutionPlan, args: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _repeated(plan: m.ExecutionPlan, args: tuple[int, ...]) -> int:
-    """Return the number of outputs that the last argument repeats, or 0 if it repeats no outputs.
+    """Return the number of arguments that the last argument repeats, or 0 if it repeats no arguments.
 
-    The outputs come before the last argument. They are one tensor, one list, or all tensors of the list in the last
-    argument.
+    The repeated arguments are the outputs. They are directly before the last argument: the same tensor, an equal list,
+    or all items of the last argument, if that is a list.
     """
     if len(args) < 2:
         return 0

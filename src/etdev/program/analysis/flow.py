@@ -71,7 +71,7 @@ class FlowGraph:
         )
 
     def cycles(self) -> tuple[int, ...]:
-        """Return a number for the instruction at each position. All instructions of a cycle have the same number.
+        """Return, for the instruction at each position, the number of its cycle.
 
         Two instructions are in one cycle if each may run after the other. An unreachable instruction, or an instruction
         outside of all loops, shares its number only with the instructions of its block. Source: Kosaraju's algorithm.

@@ -1,8 +1,8 @@
 """Kernels that may overwrite one of their inputs with an output.
 
 The table was measured with the kernels of executorch 1.4.1 and 1.5.1 (``benchmarks/inplace_table.py``). A kernel ran
-once with separate memory, and once with its output in the bytes of its input. The smallest size was 1. The largest size
-exceeded the blocks and vectors that kernels work in. Both runs gave bit-identical results.
+once with separate memory, and once with its output in the bytes of its input. Both runs gave bit-identical results. The
+smallest tensors had one element. The largest tensors exceeded the blocks and vectors that kernels work in.
 
 An entry states that the kernel never reads an element of the input after overwriting the element. The entry alone does
 not permit the reuse of the input. The linker also checks that no later instruction needs the input, and that input and

@@ -119,7 +119,7 @@ def value_at(node: Node, size: int, index: int) -> Node:
 def values(node: Node, size: int, start: int, end: int) -> Iterator[Node]:
     """Yield the values of the integers from ``start`` (inclusive) to ``end`` (exclusive), in order.
 
-    Neighboring integers with the same value may yield that value only once.
+    The function may yield a value only once for several neighboring integers with this value.
     """
     if type(node) is not tuple:
         yield node

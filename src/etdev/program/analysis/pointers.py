@@ -1,6 +1,6 @@
-"""Persistent records: one for each value that a move or a view has set.
+"""Persistent records of values that a move or a view has set.
 
-A record contains the places where the value's bytes may be. It also contains the tensors to which the value may refer.
+The record of a value contains the places where the value's bytes may be, and the tensors to which the value may refer.
 Copying all records takes no time, because the copy shares the records. A join shares the records that do not change.
 """
 
@@ -24,9 +24,9 @@ from etdev.program.analysis.persistent import (
 )
 
 Targets: TypeAlias = Mapping[int, Node]
-"""Maps a possible place of a tensor to the possible writers of this place.
+"""Maps each possible place of a tensor to the possible writers of the place.
 
-Only paths on which the tensor is at this place count. A place is identified by the value that owns the place.
+The writers are those on the paths on which the tensor is at the place. A place is identified by the value that owns it.
 :data:`ELSEWHERE` is unplanned memory.
 """
 ELSEWHERE = -1
@@ -77,17 +77,20 @@ class Pointers:
     __slots__ = ("_known", "_layout", "_over", "_same", "_touched")
 
     def __init__(self, layout: Layout, known: Node = None, over: Node = False, same: Node = False) -> None:
-        """Start from the records ``known``. ``over`` and ``same`` are indexes of these records."""
+        """Start from the records ``known``. ``over`` and ``same`` are sets for searches in these records."""
         self._layout = layout
         self._known = known
         """Maps a value to its :class:`Pointer`, or to None if the value has no record."""
         self._over = over
         """Set of pairs: a stretch of pieces, and a value whose bytes may include the whole stretch.
 
-        This set is an index of ``_known``. One integer encodes a pair. See :func:`_stretches`.
+        The set is for searches in ``_known`` by pieces. One integer encodes a pair. See :func:`_stretches`.
         """
         self._same = same
-        """Set of pairs: a tensor, and another value that may refer to this tensor. It is an index of ``_known``."""
+        """Set of pairs: a tensor, and another value that may refer to this tensor.
+
+        The set is for searches in ``_known`` by tensor.
+        """
         self._touched: set[int] = set()
         """Values whose records were replaced after this object was copied from another one."""
 

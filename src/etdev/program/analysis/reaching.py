@@ -28,7 +28,7 @@ from etdev.program.used import used_values
 _MOST_STEPS = 30_000_000
 """Maximum number of steps of an analysis; further steps raise an error. Visiting a place or a write is a step."""
 _TREE = 10
-"""Number of steps for one change of a persistent map."""
+"""Number of steps that one change of a persistent map counts as."""
 
 
 class Kind(Enum):
@@ -102,7 +102,10 @@ class Reaching:
 
 
 _Left: TypeAlias = dict[int, tuple[frozenset[int], frozenset[int]]]
-"""Maps a value that the next call may read before setting it to its possible places and tensors at a call's end."""
+"""Maps a value to its possible places and tensors at the end of a call.
+
+The map contains the values that the next call may read before a move or a view sets them.
+"""
 
 
 @dataclass(slots=True)
@@ -250,7 +253,10 @@ class _Analysis:
         return _State(joined(one.memory, other.memory, self._either), one.pointers.joined(other.pointers, join))
 
     def _itself(self, state: _State, other: Pointer | None) -> Pointer:
-        """Return a record for a value that has none in ``state``. ``other`` is the value's record on another path."""
+        """Return the record of a value without one in ``state``: the value's own tensor, at its own place.
+
+        ``other`` is the value's record on another path.
+        """
         assert other is not None
         return Pointer(other.value, self._own(state, other.value), frozenset({other.value}))
 
@@ -375,8 +381,8 @@ class _Analysis:
     def _filled_with(self, position: int, place: int) -> Callable[[int], bool]:
         """Return a function that takes the number of a write, and returns True if the write stays visible after a fill.
 
-        Earlier writes to the same place stay visible. Earlier writes to overlapping places stay visible only after the
-        first fill in the same cycle. All other earlier content is don't-care.
+        Earlier writes to the same place stay visible. In a loop, all writes of the loop stay visible, too. Outside of
+        loops, writes after the block's first fill of the place also stay visible. All other content is don't-care.
         """
         cycle = self._cycles[position]
         first = -1 if cycle in self._loops else self._first_fill[place, cycle]

@@ -76,7 +76,7 @@ def _steps_by_one(plan: m.ExecutionPlan, body: tuple[m.Instruction, ...], counte
 
 
 def _constant(plan: m.ExecutionPlan, value: int, flow: FlowGraph) -> int | None:
-    """Return the number in a value, or None if it is not constant. A tensor's size counts as its maximum."""
+    """Return the constant number in a value, or None if it may change. For a size of a tensor, return the maximum."""
     found = plan.values[value]
     setters = [call for call in flow.instructions if isinstance(call, m.KernelCall) and call.args[-1] == value]
     moved = any(isinstance(call, m.MoveCall) and call.move_to == value for call in flow.instructions)

@@ -64,7 +64,7 @@ def without(whole: tuple[int, int], taken: Iterable[tuple[int, int]]) -> list[tu
 def unused_before(plan: m.ExecutionPlan, memory: MethodMemory, kept: Iterable[Range] = ()) -> Mapping[int, list[Range]]:
     """Map the position of each instruction to the bytes that go out of use before it. :data:`CALL` is a call's start.
 
-    Such bytes were in use at an instruction that can run directly before this one. At the start of a call,
+    Such bytes were in use at an instruction that can run directly before the position. At the start of a call,
     all unused bytes count. ``kept`` is the state of other methods in the same memory; these bytes do not count.
     """
     storages = [storage for storage in memory.storages if storage.size]

@@ -70,7 +70,7 @@ class MethodNotes:
     sources: Mapping[int, Source] = field(default_factory=dict)
     """Maps an instruction to a line of the model's code. A delegate call has the line of the delegate's last op."""
     debug_handles: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """Maps an instruction to the debug handles of the ops that became it. An ``ETRecord`` uses the same handles."""
+    """Maps an instruction to the debug handles of the ops that it computes. An ``ETRecord`` uses the same handles."""
     modules: Mapping[int, str] = field(default_factory=dict)
     """Maps an instruction to the path of its module, such as ``layers.0.attention``; empty for the model itself.
 

@@ -51,7 +51,7 @@ def unpack(content: Any) -> bytes:
     except (binascii.Error, ValueError, zlib.error) as error:
         raise FlawError(f"expected compressed data in base64: {error}") from error
     if not reader.eof or reader.unused_data:
-        raise FlawError("the compressed data is incomplete, too large or followed by other data")
+        raise FlawError("the data is incomplete, larger than 2 GiB when decompressed, or followed by other data")
     return found
 
 

@@ -34,7 +34,7 @@ class Inputs:
         self._own = [self._machine.values[index] for index in self._plan.inputs]
 
     def set(self, inputs: Sequence[Any]) -> None:
-        """Set the inputs to host values of the caller."""
+        """Set the inputs to the caller's values: host tensors, device tensors and plain values."""
         self._check_count(inputs)
         for position, (index, given) in enumerate(zip(self._plan.inputs, inputs, strict=True)):
             own = self._own[position]
@@ -46,7 +46,7 @@ class Inputs:
                 self._machine.values[index] = self._number(index, given, where)
 
     def bind(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """Set the inputs to tensors on the method's device; copy each input that overlaps an output."""
+        """Set the inputs to the arguments of a delegate call; copy each input tensor that overlaps an output."""
         self._check_count(inputs)
         for position, (index, given) in enumerate(zip(self._plan.inputs, inputs, strict=True)):
             own = self._own[position]
@@ -87,7 +87,10 @@ class Inputs:
         self._take(own, caller, where)
 
     def _take(self, own: RunTensor, given: RunTensor, where: str) -> None:
-        """Copy an input to its planned memory; without planned memory, use the memory of ``given`` if possible."""
+        """Copy the tensor ``given`` to the planned memory of the input ``own``.
+
+        An input without planned memory uses the memory of ``given``, or new memory if the dimension orders differ.
+        """
         declared = own.declared
         if given.device != own.device:
             raise RunError(f"{where} must be on {own.device}, but is on {given.device}")
@@ -137,7 +140,7 @@ class Outputs:
         """Maps the position of an output to its tensor, for outputs without planned memory."""
 
     def begin(self) -> None:
-        """Record the outputs that have no planned memory."""
+        """Record the outputs that have no planned memory, except constants and inputs."""
         inputs = set(self._plan.inputs)
         self._callers = {
             position: tensor
@@ -149,7 +152,7 @@ class Outputs:
         }
 
     def prepare(self) -> Given:
-        """Allocate memory for the outputs that have no planned memory."""
+        """Allocate memory for the outputs that :meth:`begin` recorded, except outputs of unbounded size."""
         given: Given = {}
         for position, tensor in self._callers.items():
             if tensor.capacity is None:

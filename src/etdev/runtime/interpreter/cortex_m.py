@@ -53,7 +53,8 @@ def average(
 ) -> torch.Tensor:
     """Return the averages of windows of int8 values (n, c, h, w), as ``arm_avgpool_s8`` computes them.
 
-    Padding does not count. The scale and zero point in ``_scales`` have no effect, because input and output share them.
+    An average leaves out the padding. The scale and zero point in ``_scales`` have no effect, because input and output
+    share them.
     """
     import torch
 

@@ -154,7 +154,10 @@ def _d2h_copy(machine: Values, args: tuple[int, ...]) -> None:
 
 
 def _copied(machine: Values, args: tuple[int, ...]) -> tuple[RunTensor, RunTensor]:
-    """Return the source and the target of a copy between host and device; raise an error if they do not match."""
+    """Resize the target of a copy between host and device; return source and target.
+
+    Raise an error if the two tensors do not match.
+    """
     source, out = machine.tensor(args[0]), machine.tensor(args[-1])
     if source.declared.scalar_type is not out.declared.scalar_type or source.dim_order != out.dim_order:
         raise RunError(f"{source.describe()} and {out.describe()} differ in element type or dimension order")

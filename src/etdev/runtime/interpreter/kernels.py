@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from etdev.runtime.interpreter.values import Values
 
 InPlaceTable = Mapping[str, tuple[Donor, ...]]
-"""Maps a kernel to pairs of an operand and an output. The output may overwrite the operand."""
+"""Maps a kernel to pairs: an operand, and the output that may overwrite this operand."""
 
 _SCRATCH_BYTE = 0xA5
-"""Value that the interpreter writes to each byte of scratch memory after a kernel has run."""
+"""Value that the interpreter writes to scratch tensors after a kernel call. Kernels on devices overwrite them, too."""
 _KEPT_SIZES = 4096
 """Maximum number of entries in the cache of result sizes."""
 _ON_STORAGE = frozenset(
@@ -34,7 +34,7 @@ _ON_STORAGE = frozenset(
 )
 """Kernels whose PyTorch function copies the whole storage of its first operand.
 
-In the interpreter, that storage is a whole planned buffer, which also contains other tensors.
+In the interpreter, that storage is a whole planned buffer. Therefore, these kernels get a copy of the operand.
 """
 _ALWAYS_TAKEN = 1 << 26
 """Size limit in bytes. Smaller results are always computed, even if their planned memory is much smaller."""

@@ -31,7 +31,7 @@ _NAMES = {
     m.ScalarType.UINT32: "uint32",
     m.ScalarType.UINT64: "uint64",
 }
-"""Maps an element type that PyTorch can compute with to the name of the dtype in PyTorch."""
+"""Maps an element type to the name of PyTorch's dtype, for all types that PyTorch can compute with."""
 
 
 @cache

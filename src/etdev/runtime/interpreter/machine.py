@@ -254,7 +254,8 @@ class Machine:
         if tensor.capacity is None and (tensor.memory is None or tensor.memory.size < tensor.nbytes):
             if tensor.nbytes > self._bounds.memory:
                 raise RunError(
-                    f"{tensor.describe()} needs {tensor.nbytes} bytes, and the interpreter allows {self._bounds.memory}"
+                    f"{tensor.describe()} needs {tensor.nbytes} bytes, "
+                    f"more than the limit of {self._bounds.memory} bytes"
                 )
             tensor.place(scratch(tensor.nbytes, self.home, self.torch_device))
 

@@ -28,7 +28,7 @@ def fill(memory: Memory, start: int, end: int) -> None:
 
 
 class Poison:
-    """Poison for the planned buffers of one method; bytes are overwritten as soon as they are no longer in use.
+    """Writer of poison: overwrites bytes of one method's planned buffers as soon as they are no longer in use.
 
     ``memories`` maps the index of a planned buffer to its memory. State is never overwritten. This includes the state
     of other methods in the same memory.

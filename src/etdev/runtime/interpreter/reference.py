@@ -32,7 +32,10 @@ class ReferenceExecutor(MoveOnly):
         what = f"the program of the delegate {context.id!r}"
         sizes = buffer_sizes([plan], context.device)
         if sum(sizes.values()) > settings.bounds.memory:
-            raise RunError(f"{what} needs {sum(sizes.values())} bytes of planned memory, more than the limit")
+            raise RunError(
+                f"{what} needs {sum(sizes.values())} bytes of planned memory, "
+                f"more than the limit of {settings.bounds.memory} bytes"
+            )
         self._memory = PlannedMemory(sizes, context.registry, what)
         self._inputs = len(plan.inputs)
         try:

@@ -36,7 +36,7 @@ class Settings:
     """True to overwrite unused bytes with poison."""
     bounds: Bounds = field(default_factory=Bounds)
     inplace: InPlaceTable = field(default_factory=lambda: DEFAULT)
-    """Maps a kernel to pairs of an operand and an output. The output may overwrite the operand."""
+    """Maps a kernel to pairs: an operand, and the output that may overwrite this operand."""
     depth: int = 0
     """Nesting depth: 0 for a program in a file, 1 for the program of one of its delegates."""
     executors: Mapping[str, ExecutorFactory] = field(default_factory=dict)

@@ -35,7 +35,7 @@ class Memory:
     """Contiguous memory of one device.
 
     Code that runs on this device accesses the memory with :meth:`bytes`. Other code copies the memory with
-    ``allocator``. Temporary memory and the caller's memory have no allocator.
+    ``allocator``. Temporary memory and the memory of PyTorch tensors have no allocator.
     """
 
     __slots__ = ("_bytes", "address", "allocator", "device", "size", "writable")
@@ -92,7 +92,7 @@ class Memory:
 
 
 class RunTensor:
-    """A tensor of a loaded method, whose sizes and memory change at run time."""
+    """A tensor of a loaded method; its sizes and memory can change at run time."""
 
     __slots__ = ("capacity", "constant", "declared", "device", "dim_order", "memory", "offset", "sizes", "value")
 
@@ -177,7 +177,7 @@ class RunTensor:
         self.memory, self.offset = memory, offset
 
     def view(self, at: Device) -> torch.Tensor:
-        """Return the tensor's content, for use by code that runs on the device ``at``. Copy misaligned bytes."""
+        """Return the tensor's content, for use by code that runs on the device ``at``; a copy if misaligned."""
         import torch
 
         if not self.nbytes:

@@ -29,13 +29,13 @@ Notify = Callable[[str], None]
 
 
 def ignore_notice(_: str) -> None:
-    """Do nothing, for callers that show no progress."""
+    """Ignore a message, for callers that show no progress."""
 
 
 def host_executable(notify: Notify = ignore_notice) -> Path:
     """Return the path of the native host; compile the host if it is not in the cache.
 
-    If the environment variable ``ETDEV_NATIVE_HOST`` is set, return the path in it, without the need for a compiler.
+    If the environment variable ``ETDEV_NATIVE_HOST`` is set, return the path in it. No compiler is needed then.
     The cache contains one executable for each combination of executorch, compiler and sources of the host. Raises
     :class:`~etdev.errors.MissingRequirementError` if a tool is missing, if compilation fails, or if the cache cannot be
     written.
@@ -138,9 +138,9 @@ _HINT = f"install a C++ compiler for C++17 (`apt install g++`) and CMake (`{NATI
 
 @contextmanager
 def _named_errors(what: str) -> Iterator[None]:
-    """Replace each error in the block if the error means that cmake cannot start or takes too long.
+    """Replace an error in the block if cmake cannot start or takes too long.
 
-    The new error has a hint and the name of the failed step, ``what``.
+    The new error has a hint, and names the step ``what`` that failed.
     """
     try:
         yield

@@ -99,7 +99,7 @@ def _compiler() -> tuple[Path, tuple[str, ...], tuple[Path, ...]] | Missing:
         return Missing(f"CXX is {named!r}: {error}", "close the quotation in CXX, or unset CXX")
     count = next((place for place, word in enumerate(words) if Path(word).name not in _LAUNCHERS), len(words))
     if count == len(words):
-        return Missing(f"CXX is {named!r}, which does not name a compiler", f'write it last: `CXX="{named} g++"`')
+        return Missing(f"CXX is {named!r}, which does not name a compiler", f'append a compiler: `CXX="{named} g++"`')
     programs = [shutil.which(word) for word in words[: count + 1]]
     for word, program in zip(words, programs, strict=False):
         if program is None:

@@ -114,7 +114,7 @@ class Request:
 
         if any(size >> 31 for size in tensor.shape):
             raise UsageError(
-                f"{called} has the sizes {list(tensor.shape)}, and the runtime takes sizes up to 2^31 - 1",
+                f"{called} has the sizes {list(tensor.shape)}, but the runtime takes only sizes up to 2^31 - 1",
                 hint="pass a smaller tensor",
             )
         tensor = tensor.detach().contiguous()

@@ -80,8 +80,8 @@ def read_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
     for name, value in kwargs.items():
         if isinstance(value, Resident | ResidentObject | Out | InOut | Handle | ObjectHandle):
             raise UsageError(
-                f"the argument {name!r} is on a worker, but is passed by keyword",
-                hint="pass arguments on workers by position",
+                f"the argument {name!r} is a handle or an output, but is passed by keyword",
+                hint="pass handles and outputs by position",
             )
     sent: list[Any] = []
     uses: list[Use] = []
@@ -156,13 +156,16 @@ def _stays(argument: Resident | ResidentObject, where: str) -> MemoryArgument | 
         size = element_size(dtype)
         if handle.offset % size:
             raise UsageError(
-                f"{dtype} begins at byte {handle.offset}, which is not a multiple of {size}: {handle.describe()}",
+                f"an array of {dtype} begins at byte {handle.offset}, which is not a multiple of {size}: "
+                f"{handle.describe()}",
                 hint="copy the bytes to new memory, because some devices cannot read misaligned elements",
             )
         shape = _whole(handle, dtype, size) if argument.shape is None else _shape(argument.shape)
         nbytes = count_elements(shape) * size
         if nbytes > handle.size:
-            raise UsageError(f"{dtype} of shape {list(shape)} takes {nbytes} bytes, more than {handle.describe()}")
+            raise UsageError(
+                f"an array of {dtype} with shape {list(shape)} takes {nbytes} bytes, more than {handle.describe()}"
+            )
     except UsageError as error:
         error.where = where
         raise
@@ -179,7 +182,7 @@ def _use(argument: Resident | ResidentObject, sent: Any) -> Use:
 def _whole(handle: Handle, dtype: str, size: int) -> tuple[int, ...]:
     if handle.size % size:
         raise UsageError(
-            f"{handle.size} bytes are not a whole number of {dtype}: {handle.describe()}",
+            f"{handle.size} bytes are not a whole number of {dtype} elements: {handle.describe()}",
             hint="select a whole number of elements: `handle.view(offset, size)`",
         )
     return (handle.size // size,)

@@ -210,8 +210,9 @@ class Engine:
             left = end - time.monotonic()
             if left <= 0:
                 raise BackPressureError(
-                    f"a task with {nbytes} bytes could not be submitted within {bounds.seconds:g} s: {self._count} "
-                    f"tasks with {self._bytes} bytes are unfinished, and {self._oldest()} is the oldest",
+                    f"a task with {nbytes} bytes to copy could not be submitted within {bounds.seconds:g} s: "
+                    f"{self._count} tasks with {self._bytes} bytes to copy are unfinished, "
+                    f"and {self._oldest()} is the oldest",
                     hint="wait for results before you submit more, or raise `max_tasks` and `max_bytes`",
                 )
             waited = True
@@ -314,7 +315,7 @@ class Engine:
                     self._quiet.notify_all()
 
     def _fail(self, node: Node) -> None:
-        """Set an error in the future of a node that has not ended yet. Do nothing if the future is already done."""
+        """Set a node's error in the node's future, before the node ends. Do nothing if the future is already done."""
         work: Work | None = node.job
         if work is None or node.error is None:
             return
@@ -337,7 +338,8 @@ class Engine:
     def _drive(self, future: TaskFuture) -> None:
         """If the transport has no threads, run queued tasks in this thread until a future is done.
 
-        In a callback, first apply the pending changes of this thread. If the future is still not done, raise an error.
+        In a callback, first apply the pending changes of this thread. If the transport has threads and the future is
+        still not done, a callback raises an error.
         """
         todo: deque[_Step] | None = getattr(self._following, "todo", None)
         while todo and not future.done():
@@ -350,7 +352,8 @@ class Engine:
             if not stepped and not future.done():
                 with self.lock:
                     raise OrchestratorError(
-                        f"{future.label} can never finish: {self._oldest()} is the oldest unfinished task"
+                        f"{future.label} can never finish, because no task is left to run: "
+                        f"{self._oldest()} is the oldest unfinished task"
                     )
 
 

@@ -165,7 +165,7 @@ class ResidentObject:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Out:
-    """A task argument that is an output; the task's result is written to the caller's array."""
+    """A task argument that is an output; after the call, its content is copied to the caller's array."""
 
     array: Any
 

@@ -1,4 +1,7 @@
-"""Orchestrator, which runs tasks and memory operations on workers. Their arguments determine the order."""
+"""Orchestrator, which runs tasks and memory operations on workers.
+
+The order results from the bytes that the tasks and operations use.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ from etdev.runtime.orchestrator.transports.base import Done, Health
 from etdev.runtime.owners import MoveOnly
 
 _KILLED_SECONDS = 10.0
-"""Maximum time in seconds to wait for tasks of killed workers; after an interrupt, tasks in threads may never end."""
+"""Maximum time in seconds to wait for tasks of killed workers. Tasks in threads cannot be killed and may never end."""
 
 
 class Orchestrator(MoveOnly):
@@ -97,8 +100,8 @@ class Orchestrator(MoveOnly):
     def free(self, handle: Handle | ObjectHandle) -> TaskFuture:
         """Free memory, or close an object, when all earlier tasks that use it have ended.
 
-        The handle is invalid after this call. Raises :class:`HandleError` for an invalid handle, and for a part of a
-        buffer.
+        The handle is invalid after this call. Raises :class:`HandleError` for an invalid or read-only handle, and for
+        a part of a buffer.
         """
         key = handle.key
 

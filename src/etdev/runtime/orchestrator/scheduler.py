@@ -108,7 +108,7 @@ class Scheduler:
             self._hazards.drop(key)
 
     def changes(self) -> Changes | None:
-        """Return the changes since the last call; None if there are none."""
+        """Start the nodes that can start now. Return all changes since the last call; None if there are none."""
         for node in self._placement.take():
             self._begin(node)
         if not (self._begun or self._doomed or self._ended):

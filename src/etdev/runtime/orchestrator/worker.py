@@ -117,12 +117,12 @@ class Worker(MoveOnly):
         return address + offset
 
     def array(self, argument: MemoryArgument) -> WorkerArray:
-        """Return the array that represents resident memory for a task."""
+        """Return resident memory as the array that a task gets."""
         needed = count_elements(argument.shape) * item_size(argument.dtype)
         if needed > argument.size:
             raise UsageError(
-                f"{argument.dtype} of shape {list(argument.shape)} takes {needed} bytes, but the argument has "
-                f"{argument.size}"
+                f"an array of {argument.dtype} with shape {list(argument.shape)} takes {needed} bytes, "
+                f"but the argument has {argument.size}"
             )
         # For an argument of 0 bytes, the buffer may already be freed.
         address = self._place(argument.buffer, argument.offset, needed) if needed else 0

@@ -75,9 +75,9 @@ class Worker:
         return outputs
 
     def _shared_inputs(self, name: str, values: list[Any]) -> list[tuple[Any, Any]]:
-        """Return the inputs whose memory the method uses directly and may overwrite.
+        """Return each input tensor that the method may overwrite, with a copy of the tensor's content.
 
-        Each input is paired with a copy of its content.
+        These inputs have no planned memory, so the method uses the tensors' memory directly.
         """
         meta = self._programs[-1].method_meta(name) if self._data is not None else self._methods[name].method_meta()
         return [
@@ -108,7 +108,10 @@ class Worker:
         return names
 
     def _load_method(self, name: str) -> Any:
-        """Load a method. Methods of the same loaded program share its buffers (seen with executorch 1.4.1, 1.5.1)."""
+        """Load a method; open the program again if buffers are not shared.
+
+        Methods of one loaded program share its buffers, as seen with executorch 1.4.1 and 1.5.1.
+        """
         return (self._programs[0] if self._shared else self._load_program()).load_method(name)
 
     def _load_program(self) -> Any:

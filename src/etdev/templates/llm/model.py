@@ -85,7 +85,7 @@ def attention(
 ) -> tuple[Tensor, None]:
     """Return the attention (1, tokens, query heads, size) for queries (1, query heads, tokens, size).
 
-    Query heads that share keys and values become rows of one product. Therefore, the cache is not repeated for them.
+    Query heads that share keys and values become rows of one matrix product. So keys and values are not repeated.
     """
     heads, each = keys.shape[0], query.shape[1] // keys.shape[0]
     rows = (query.squeeze(0) * scaling).unflatten(0, (heads, each)).transpose(1, 2).flatten(1, 2)

@@ -1,4 +1,7 @@
-"""Tests that run the built files in ExecuTorch's LLM runner, like an app: `pytest`. Only changed targets are built."""
+"""Tests that run the built files in ExecuTorch's LLM runner, as an app does.
+
+Start the tests with `pytest`. They build only targets that have changed.
+"""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Creation of model/, a placeholder for your own language model: `python train.py`, about half a minute.
+"""Creation of a placeholder for your own language model. `python train.py` writes model/ in about half a minute.
 
 The model has Llama's architecture and its own tokenizer. It is trained to recite rhyme.txt.
 """

@@ -11,7 +11,10 @@ ROWS = 2
 
 
 class Reader(nn.Module):
-    """Computes logits (1, 10) from its state, the last eight rows. Each call adds two rows (1, 1, 2, 8) in 0..1."""
+    """Network that computes logits (1, 10) from its state: the last eight rows that it received.
+
+    Each call adds two rows (1, 1, 2, 8) in 0..1 to the state.
+    """
 
     def __init__(self, width: int) -> None:
         super().__init__()

@@ -1,4 +1,7 @@
-"""Tests that run the files with etdev and like an app: `pytest`. Only changed targets are built."""
+"""Tests that run one file with etdev, and one file in ExecuTorch's own runtime, as an app does.
+
+Start the tests with `pytest`. They build only targets that have changed.
+"""
 
 import pytest
 from executorch.runtime import Runtime

@@ -1,4 +1,4 @@
-"""Training of the model, which writes weights.safetensors: `python train.py`, about a second."""
+"""Training of the model. `python train.py` writes weights.safetensors, and takes about a second."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Training of the model, which writes weights.safetensors: `python train.py`, about ten seconds on one core."""
+"""Training of the model. `python train.py` writes weights.safetensors, and takes about ten seconds on one core."""
 
 from pathlib import Path
 

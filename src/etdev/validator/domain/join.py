@@ -190,7 +190,7 @@ def dims_in(machine: Machine, state: State, side: int, value: int) -> Dims:
 
 
 def tree_in(state: State, kind: int, side: int, value: int) -> Tree:
-    """Return a tree with the tensor to which a value refers. For the kind ``PLACE``, the tree has a tensor's place."""
+    """Return the tensor to which a value refers or, for the kind ``PLACE``, the place of a tensor, as a tree."""
     what = "a move" if kind == REFERENCE else "a view"
     return cast(Tree, state.table(kind, side).get(value, Unknown(f"value {value} is used before {what} sets it")))
 

@@ -17,7 +17,7 @@ from etdev.validator.domain.symbols import MERGE, OTHER, Symbols
 _DEEPEST = 40
 """Maximum depth of nested merges that are resolved. Deeper merges stay unresolved."""
 _DEEPEST_PARTLY = 10
-"""Like :data:`_DEEPEST`, for merges of dynamic writes. Resolving such a merge may examine all paths into it."""
+"""Like :data:`_DEEPEST`, for merges of dynamic writes; lower, because resolving one may examine all paths into it."""
 AGAIN = -1
 """Pseudo-merge for results that differ in each iteration of a loop, even if the operands are equal."""
 Piece = tuple[int, int]
@@ -52,7 +52,7 @@ class Merges:
         self._heads = heads
         self._known: dict[tuple[int, int, int], Piece] = {}
         self.partly: set[int] = set()
-        """Symbols of merged contents. On some path, the last write may have covered only a part of the bytes."""
+        """Symbols of merged contents whose last write, on some path, may have covered only a part of the bytes."""
 
     def bit(self, merge: int) -> int:
         """Return the bit of a merge in a loop, or 0 for a merge outside of loops."""

@@ -66,7 +66,7 @@ Entry: TypeAlias = tuple[int, ...]
 
 
 class Log:
-    """Log of the changes since the parent log. The first log has no parent."""
+    """Log of the changes to a state since the parent log. The first log has no parent."""
 
     __slots__ = ("depth", "entries", "parent")
 

@@ -33,9 +33,9 @@ class Symbols:
         self._numbers: dict[Hashable, int] = {}
         self.keys: list[tuple[object, ...]] = []
         self.mentions: list[int] = []
-        """For each symbol, a bit set of the merges on which it depends. Merges outside of loops are left out.
+        """For each symbol, a bit set of the merges in loops on which the symbol depends.
 
-        The meaning of a symbol changes each time one of these merges is reached.
+        The meaning of the symbol changes each time one of these merges is reached.
         """
         self._origins: dict[int, Origin] = {}
 

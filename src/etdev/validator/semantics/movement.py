@@ -67,8 +67,8 @@ def integer(found: Part, absent: int | None = None) -> int:
 def any_integer(found: Part) -> Number:
     """Return an operand as an integer that may be known only at run time.
 
-    Raise :class:`ValueError` if the operand is not known to be an integer. A caller or an instruction may set it to
-    another type.
+    Raise :class:`ValueError` if the operand is not known to be an integer. For example, a caller or an instruction may
+    set the operand to a value of another type.
     """
     if found[0] != "i":
         raise ValueError("the operand is not known to be an integer")

@@ -89,7 +89,7 @@ _RANDOM = frozenset(
         "aten::uniform",
     }
 )
-"""Operators with random results. Names of in-place operators lack the underscore at the end."""
+"""Operators with random results. In-place operators are listed without the underscore at the end of their names."""
 ALSO_CHANGED = {"aten::_native_batch_norm_legit.out": (3, 4), "aten::native_batch_norm.out": (3, 4)}
 """Maps an ``out`` variant to the arguments that it changes in addition to its outputs: running statistics."""
 

@@ -1,6 +1,6 @@
 """Check *accuracy*: computes the user's metric, and compares the result with the config's limits.
 
-The metric uses data of its own.
+The metric uses its own data, not the config's samples.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def check_accuracy(built: BuiltTarget, program: Program, runtime: Runtime, *, al
             with translated(user, VerifyError, f"{gate.fn!r} failed", where=where):
                 value = _protected(function, Run(runtime, model, method, jobs, _Tally(built.count), built.ends))
         except _ProgramFailedError as error:
-            hint = f"add the inputs that {gate.fn!r} passes to it to the samples: the check `runtime` then "
+            hint = f"add the inputs with which {gate.fn!r} calls the program to the samples: the check `runtime` then "
             remedy = built.remedy(where, f"{hint}shows which inputs fail")
             return failed("accuracy", (error.message,), summary=f"{error.message}{note}{jobs.effect}", **remedy)
         return _judge(built, gate, _number(value, gate.fn, where), note + jobs.effect)

@@ -67,7 +67,7 @@ def check_budget(
         if budget.delegated is not None and measured.methods:
             found.append(limits.of_delegation(measured.program, budget.delegated))
         elif budget.delegated is not None:
-            reason = "neither the file nor a report.json of its build states the number of ops in its delegates"
+            reason = "neither the file nor a report.json of its build states the number of delegated ops"
             unjudged.append(Unjudged(("budget", "delegated"), reason))
     else:
         asked = {name: getattr(budget, name) for name in ("weights", "memory", "ram", "copies", "delegated")}

@@ -109,8 +109,8 @@ def check_memory(
     if replay.status == native.status == "not run":
         return not_run(
             "device",
-            f"the memory test passed, but the program was not replayed on the device: {replay.summary}; nor did "
-            f"{_NATIVE} run it: {native.summary}",
+            f"the memory test passed, but the program was not replayed on the device: {replay.summary}; "
+            f"{_NATIVE} did not run it either: {native.summary}",
             **more,
         )
     runs = "; ".join(

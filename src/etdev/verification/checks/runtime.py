@@ -91,9 +91,9 @@ def _load(built: BuiltTarget, runtime: Runtime, check: str) -> str | None:
 
 
 def _lacking_end(built: BuiltTarget) -> str | None:
-    """Describe the first input or output that the config requires to be quantized, but that is not.
+    """Describe the first input or output that is not quantized although the config requires it.
 
-    Return None if there is none.
+    Return None if there is no such input or output.
     """
     settings = built.project.config.targets[built.target].io
     for method, ends in built.ends.items():

@@ -86,7 +86,7 @@ def _obstacle(program: Program, records: Mapping[str, DelegateRecord]) -> str | 
         if record is None:
             return f"the TOSA graph of {name} is unknown: the object program of this file is not in the output folder"
         if not record.reference:
-            return f"{name} contains an op without an out variant, so the quantized model cannot run it alone"
+            return f"{name} contains an op without an out variant, so the interpreter cannot compute the delegate"
     return None
 
 

@@ -139,7 +139,7 @@ class _Method:
             tensor = tensor.clone()
         stored = describe(tensor)
         if stored.sizes != described.sizes or stored.scalar_type != described.scalar_type:
-            raise NotPlainError(f"the tensor {name} is not of the size in the graph")
+            raise NotPlainError(f"the tensor {name} does not have the size and the type that the graph states")
         return m.Tensor(
             stored.scalar_type,
             stored.sizes,

@@ -68,7 +68,9 @@ def _state(plan: ExecutionPlan, places: Mapping[int, State]) -> tuple[StateNote,
             raise MismatchError(f"the state {state.name!r} was planned at {address}, but no value has that address")
         index, tensor = values[address]
         if state.initialized != (tensor.data_buffer_idx > 0):
-            raise MismatchError(f"the state {state.name!r} lost its initial content (value {index} of the method)")
+            raise MismatchError(
+                f"the state {state.name!r} lost or gained its initial content (value {index} of the method)"
+            )
         notes.append(StateNote(index, state.name, state.initialized))
     return tuple(sorted(notes, key=lambda note: note.value))
 

@@ -77,7 +77,7 @@ class VirtualAddresses:
         self._end = next_address(self._end, spec.nbytes())
 
     def _place_state(self, node: Node, state: State) -> None:
-        """Assign an address to a state. If the state has no initial value, also give it its name.
+        """Assign an address to a state. If the state has no initial value, also set the name in its spec.
 
         If the state has an initial value, mark it so that emission keeps the value. Such a state gets its name after
         emission, from :func:`~etdev.pipeline.stages.emit.mutable_state.with_names`. With a name, emission would look

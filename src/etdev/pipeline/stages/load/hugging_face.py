@@ -162,7 +162,7 @@ def _model_class(transformers: Any, config: Any, source: str, where: str) -> Any
         raise MismatchError(
             f"the configuration of {source} has no class in `architectures`",
             where=where,
-            hint='add it to config.json, for example "architectures": ["BertModel"]',
+            hint='add the class to config.json, for example "architectures": ["BertModel"]',
         )
     found = getattr(transformers, names[0], None)
     if found is None:

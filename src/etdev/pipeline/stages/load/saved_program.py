@@ -93,7 +93,7 @@ def _read_signature(project: Project, program: ExportedProgram) -> Signature:
             raise ExportError(
                 f"input {name!r} of the saved program is not a tensor",
                 where=where,
-                hint="export it with tensor inputs only",
+                hint="export the program with tensor inputs only",
             )
         dtype = str(value.dtype).removeprefix("torch.")
         if dtype not in get_args(DType):
@@ -112,7 +112,7 @@ def _require_positional(program: ExportedProgram, where: str) -> None:
         raise ExportError(
             "the saved program takes inputs by keyword or in containers",
             where=where,
-            hint="export it with positional inputs, each of them a tensor",
+            hint="export the program with positional inputs, each of them a tensor",
         )
 
 
@@ -124,7 +124,7 @@ def _size(program: ExportedProgram, size: int | torch.SymInt, dims: dict[str, Di
         raise ExportError(
             f"input {name!r} of the saved program has a dimension that is computed from another dimension ({symbol})",
             where=where,
-            hint="export it with plain torch.export.Dim dimensions",
+            hint="export the program with plain torch.export.Dim dimensions",
         )
     bounds = program.range_constraints.get(symbol)
     try:
@@ -133,7 +133,7 @@ def _size(program: ExportedProgram, size: int | torch.SymInt, dims: dict[str, Di
         raise ExportError(
             f"input {name!r} of the saved program has a dynamic dimension ({symbol}) without an upper bound",
             where=where,
-            hint="export it with torch.export.Dim(name, max=...)",
+            hint="export the program with torch.export.Dim(name, max=...)",
         ) from None
     dims[str(symbol)] = Dim(min=max(lower, 1), max=upper)
     return str(symbol)

@@ -54,7 +54,7 @@ def load_weights(module: torch.nn.Module, path: Path, where: str) -> tuple[str, 
 
 
 def misfit(*, missing: Sequence[str] = (), unexpected: Sequence[str] = (), misshapen: Sequence[str] = ()) -> str | None:
-    """Return a text such as ``missing: a, b; unexpected: c``. Long lists are shortened. None if all are empty."""
+    """Return a text such as ``missing: a, b; unexpected: c``, with long lists shortened; None if all are empty."""
     parts = [
         f"{title}: {', '.join(names[:_LISTED])}" + (f" and {rest} more" if (rest := len(names) - _LISTED) > 0 else "")
         for title, names in (("missing", missing), ("unexpected", unexpected), ("of another shape", misshapen))

@@ -1,4 +1,4 @@
-"""Schemes by PT2E: int8 with one of ExecuTorch's quantizers, calibrated on the project's data."""
+"""PT2E schemes: int8 with one of ExecuTorch's quantizers, calibrated on the project's data."""
 
 from __future__ import annotations
 

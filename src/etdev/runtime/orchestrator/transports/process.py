@@ -41,7 +41,7 @@ _Read = Callable[[Sequence[Any]], Any]
 
 
 class ProcessTransport(Transport):
-    """Transport with one process for each worker; a thread starts each process and receives its answers."""
+    """Transport with one process and one thread per worker; the thread starts the process and receives its answers."""
 
     def __init__(self, specs: Sequence[WorkerSpec]) -> None:
         super().__init__(specs)
@@ -101,7 +101,7 @@ class ProcessTransport(Transport):
 
 
 class _Lane:
-    """Process of one worker, and the connection to this process. A restart creates a new :class:`_Lane`."""
+    """Process of one worker, and the connection to that process. A restart creates a new :class:`_Lane`."""
 
     def __init__(self, number: int, spec: WorkerSpec, lost: Unknown) -> None:
         self._number, self._spec, self._lost = number, spec, lost
@@ -151,7 +151,7 @@ class _Lane:
             self._over.wait(_KILL_SECONDS)
 
     def _live(self) -> None:
-        """Start the process and receive answers until the process ends; the worker's thread runs this function.
+        """Run the worker's thread: start the process, and receive answers until the process ends.
 
         On Linux, the system ends the process if this thread ends.
         """

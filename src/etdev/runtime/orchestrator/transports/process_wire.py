@@ -22,7 +22,7 @@ from typing import Any
 from etdev.runtime.owners import MoveOnly
 
 LARGE = 1 << 16
-"""Maximum size in bytes of a message that is sent without shared memory."""
+"""Size limit in bytes. Larger messages go through shared memory if the system has enough descriptors."""
 _HEAD = struct.Struct("<QQIBB")
 """Header of a message: number, stamp, number of parts, kind, shared-memory flag. The sizes of the parts follow."""
 _PIECE = 1 << 16
@@ -78,7 +78,7 @@ class Channel(MoveOnly):
                 self._poll.register(descriptor, select.POLLIN)
 
     def send(self, message: Message) -> None:
-        """Queue a message to be sent when the connection has room. Drop it if the other process has ended."""
+        """Queue a message until the connection has room. Drop the message if the connection is closed or broken."""
         with self._lock:
             if self._closed or self._broken:
                 return
@@ -91,8 +91,8 @@ class Channel(MoveOnly):
     def receive(self, seconds: float | None = None) -> deque[Message]:
         """Wait for messages, and send queued messages when there is room.
 
-        Return an empty queue after ``seconds`` without a message. Raises :class:`EOFError` if the other process has
-        ended and all received messages were returned.
+        The result is empty if no message is complete yet, or after ``seconds`` without a message. Raises
+        :class:`EOFError` if the other process has ended and all received messages were returned.
         """
         if self._ended:
             raise EOFError
@@ -234,8 +234,8 @@ class Channel(MoveOnly):
 class _Frame:
     """A message that is being sent.
 
-    The frame creates the shared memory of a large message, which takes a file descriptor. A queued message takes none,
-    because it has no frame yet.
+    The frame of a large message creates shared memory, which takes a file descriptor. Messages in the queue have no
+    frames yet, so they take no descriptors.
     """
 
     def __init__(self, message: Message, stamp: int) -> None:

@@ -89,7 +89,7 @@ class _Server:
         os._exit(1)
 
     def serve(self) -> None:
-        """Run tasks in the main thread until the command to stop."""
+        """Run tasks in the main thread until the command to stop arrives, then close the worker."""
         while self._run(self._tasks.get()):
             pass
         if self._worker is not None:

@@ -1,6 +1,6 @@
 """Transport to workers that are Ray actors, on this machine or on a cluster.
 
-Ray must not restart an actor or repeat a task, because the memory of the actor is lost.
+Ray must not restart an actor or repeat a task, because an actor that ends loses its memory.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ class RayTransport(Transport):
     def _await(self, lane: _Lane, reference: Any, done: Done, read: _Read) -> None:
         """Handle an answer in the transport's thread when the answer arrives.
 
-        Ray's own thread must not handle answers, because it cannot send commands at the same time.
+        Ray's own thread must not handle answers: an answer may lead to further commands, which this thread cannot send.
         """
 
         def put(future: Future[Any]) -> None:

@@ -47,7 +47,7 @@ class _Lane:
         self.use(lambda: self.worker.run(job), done)
 
     def use(self, action: Callable[[], Any], done: Done) -> None:
-        """Run ``action``, which uses the worker's memory. Pass its result to ``done`` if the worker is still alive."""
+        """Run ``action``, which uses the worker's memory; if the worker is still alive, pass the result to ``done``."""
         with self._lock:
             if not self.alive:
                 return
