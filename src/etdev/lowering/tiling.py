@@ -78,8 +78,12 @@ def tile(editor: Editor) -> int:
     if editor.settings.tiling == "off":
         return 0
     searches = [_Tilings(editor)]
-    if "convolution" in editor.settings.names and any(map(convolution.workspace, editor.calls("convolution.default"))):
-        searches.append(_Tilings(editor, convolution.workspace))
+    convolutions = editor.calls("convolution.default") if "convolution" in editor.settings.names else []
+    if any(map(convolution.workspace, convolutions)):
+        other = _Tilings(editor, convolution.workspace)
+        # If the workspaces fit into the lowest goal, the other search makes the same choices.
+        if max(map(other.occupancy.during, convolutions)) > searches[0].lowest_goal():
+            searches.append(other)
     steps = _cheapest(editor, searches)
     _apply(editor, steps)
     editor.is_tiled |= bool(steps)
@@ -110,7 +114,7 @@ class _Tilings:
 
     def __init__(self, editor: Editor, workspace: Workspace | None = None) -> None:
         self._editor, self._workspace = editor, workspace
-        occupancy = editor.occupancy(workspace=workspace)
+        self.occupancy = occupancy = editor.occupancy(workspace=workspace)
         self._peak = occupancy.peak()
         # The names of the inputs tell which of them are constants.
         inputs = tuple(node.name for node in occupancy.nodes if node.op == "placeholder")
@@ -121,6 +125,16 @@ class _Tilings:
         found: _Tiling = self._known("lowest peak", partial(self._lowered, 0, _MOST_TRIED))
         return found.peak if found.steps else None
 
+    def lowest_goal(self) -> int:
+        """Return the first goal for the peak, or the peak itself if tiling cannot lower it.
+
+        The goal is a little above the lowest reachable peak. Tiling ops below that peak would gain nothing.
+        """
+        return self._first_goal(self.lowest_peak())
+
+    def _first_goal(self, lowest: int | None) -> int:
+        return self._peak if lowest is None else int(_ENOUGH * lowest)
+
     def goals(self, bound: int | None, is_enough: Callable[[int], bool]) -> Iterator[_Tiling]:
         """Yield a tiling for each goal for the peak, lowest goal first, until ``is_enough`` returns True for a goal.
 
@@ -128,10 +142,8 @@ class _Tilings:
         Some tilings miss their goal slightly. If ``settings.tiling`` is ``always``, yield only the first tiling that
         reaches its goal.
         """
-        lowest = self.lowest_peak() if bound is None else bound
         is_always = self._editor.settings.tiling == "always"
-        # Begin a little above the lowest reachable peak. Tiling ops below that peak would gain nothing.
-        goal = self._peak if lowest is None else int(_ENOUGH * lowest)
+        goal = self.lowest_goal() if bound is None else self._first_goal(bound)
         while goal < self._peak and not is_enough(goal):
             found = self._known(goal, partial(self._lowered, goal, _MOST_ADDED))
             if found.steps and not (is_always and found.peak > goal):
@@ -141,8 +153,7 @@ class _Tilings:
             goal = max(goal + 1, int(_STEP * goal))
             if bound is not None and found.peak > goal:
                 # The estimate was too low.
-                lowest = self.lowest_peak()
-                goal = self._peak if lowest is None else max(goal, int(_ENOUGH * lowest))
+                goal = max(goal, self.lowest_goal())
             bound = None
 
     def cost(self, found: _Tiling) -> _Cost:
