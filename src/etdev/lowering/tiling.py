@@ -42,6 +42,8 @@ _ENOUGH = 1.05
 """First goal for the peak, as a multiple of the lowest reachable peak."""
 _MOST_ADDED = 2_000
 """Maximum number of ops that tiling may add to a method. Each op adds a few hundred bytes to the file."""
+_HOPELESS = 1.5
+"""A search ends early if it would probably add more than this multiple of the maximum number of ops."""
 _MOST_TRIED = 20_000
 """Maximum number of added ops during the search for the lowest reachable peak."""
 _STEP = 1.08
@@ -248,6 +250,10 @@ def _search(
     while (highest := _peak_of(occupancy)) > (goal, 0):
         choice = _best(occupancy, goal, repeats)
         if choice is None or added + choice.added > most_added:
+            break
+        # The peak falls only after all ops at the peak are tiled. Layers are often equal, so each needs as many ops.
+        needed = choice.added * highest[1] // choice.fewer
+        if added + needed > _HOPELESS * most_added:
             break
         rewrite_region(editor, choice.region, choice.pieces)
         yield choice, occupancy.at
