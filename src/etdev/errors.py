@@ -27,7 +27,7 @@ class ExitCode(IntEnum):
     LOCK_STALE = 5
     """The inputs or outputs of the build differ from the lock, or there is no lock."""
     DEPLOY_FAILED = 6
-    """The release was not deployed. The previous release is still the current one."""
+    """The release was not deployed. The current release has not changed."""
     BUG = 70
     """An error in etdev itself."""
     INTERRUPTED = 130
@@ -275,7 +275,7 @@ class VerifyError(StageError):
 
 
 class DeployError(EtdevError):
-    """Error for a release that was not deployed. The previous release is still the current one."""
+    """Error for a release that was not deployed. The current release has not changed."""
 
     exit_code = ExitCode.DEPLOY_FAILED
 

@@ -243,7 +243,7 @@ def _smoke(transport: Transport, name: str, command: Sequence[str]) -> None:
         said = f": {ran.output}" if ran.output else ""
         raise _RefusedError(
             f"the smoke command ended with exit code {ran.code}{said}",
-            hint="fix the command or the program, and deploy again; the previous release is still the current one",
+            hint="fix the command or the program, and deploy again; the current release has not changed",
         )
 
 

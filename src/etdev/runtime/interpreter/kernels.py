@@ -136,11 +136,12 @@ def check_overlaps(
             for number, out in enumerate(outs):
                 if not out.overlaps(tensor):
                     continue
-                if (position, number) in donors and out.same_bytes(tensor):
+                is_donor = (position, number) in donors
+                if is_donor and out.same_bytes(tensor):
                     continue
+                reason = "works in place only on the same bytes" if is_donor else "does not work in place"
                 raise RunError(
-                    f"the output {out.describe()} overlaps the operand {tensor.describe()}, "
-                    f"and {name} does not work in place",
+                    f"the output {out.describe()} overlaps the operand {tensor.describe()}, and {name} {reason}",
                     hint="link the program again: its memory plan is wrong",
                 )
     for one, other in combinations(outs, 2):
