@@ -64,7 +64,7 @@ def _keys(context: Any, count: int) -> Sequence[str] | None:
 
 
 def _is_key(key: object) -> bool:
-    """Return True for a number, and for text that can be encoded."""
+    """Return True if the object can be part of an output's name: a number, or text that UTF-8 can encode."""
     if isinstance(key, str):
         return not any("\ud800" <= letter <= "\udfff" for letter in key)
     return isinstance(key, int)

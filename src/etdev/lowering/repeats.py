@@ -65,7 +65,10 @@ class Repeats:
     def __init__(self) -> None:
         self._known: dict[Hashable, Known] = {}
         self._extents: defaultdict[Hashable, dict[tuple[int, int], None]] = defaultdict(dict)
-        """Maps results of :func:`_kind` to known stretches, each as ``(ops before the peak, ops after the peak)``."""
+        """Maps results of :func:`_kind` to the stretches with such a peak that are in ``_known``.
+
+        A stretch is a pair: its number of ops before the peak, and its number of ops after the peak.
+        """
         self._facts: dict[int, tuple[Any, Hashable]] = {}
         """Maps the ``id`` of a value in a node's metadata to a pair: the value, and the :func:`facts_of` it."""
 

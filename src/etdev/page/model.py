@@ -398,9 +398,9 @@ class Texts:
         self._numbers: dict[str, int] = {}
 
     def number(self, text: str | None) -> int:
-        """Return the number of a text, or :data:`NONE` for None. A new text is added."""
+        """Return the index of a text in the collection, or :data:`NONE` for None. Add a text that is not in it."""
         return NONE if text is None else self._numbers.setdefault(text, len(self._numbers))
 
     def all(self) -> tuple[str, ...]:
-        """Return all texts in order of their numbers."""
+        """Return all texts in order of their indices."""
         return tuple(self._numbers)

@@ -67,7 +67,7 @@ class RuntimeState:
 
 @dataclass(frozen=True, slots=True)
 class NativeState:
-    """The native runtime: ExecuTorch's C++ runtime, which etdev compiles on first use."""
+    """State of the native runtime on this machine: ExecuTorch's C++ runtime, which etdev compiles on first use."""
 
     available: bool
     reason: str

@@ -201,7 +201,7 @@ class DeviceAllocator(MoveOnly, ABC):
         buffer = self._buffers.get((memory_id, index))
         if buffer is None:
             raise UsageError(
-                f"there is no planned buffer {memory_id} on {self._device(index)}",
+                f"no planned buffer {memory_id} is allocated on {self._device(index)}",
                 hint="allocate it with `init_buffer`",
             )
         if offset < 0 or size < 0 or offset + size > buffer.size:
@@ -215,7 +215,7 @@ class DeviceAllocator(MoveOnly, ABC):
         """Free a planned buffer that :meth:`init_buffer` allocated."""
         buffer = self._buffers.pop((memory_id, index), None)
         if buffer is None:
-            raise UsageError(f"there is no planned buffer {memory_id} on {self._device(index)}")
+            raise UsageError(f"no planned buffer {memory_id} is allocated on {self._device(index)}")
         if buffer.size:
             self.deallocate(buffer.address, index)
 

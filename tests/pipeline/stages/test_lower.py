@@ -381,7 +381,8 @@ LOWERING = {
         Failure(
             LowerError,
             STEPS,
-            "a partitioner (xnnpack) requested no decomposition of aten.linear.default, but did not delegate the op",
+            "a partitioner (xnnpack) asked ExecuTorch not to decompose aten.linear.default, but then did not delegate "
+            "the op",
             "this happens in branches of torch.cond: move the op out of the branch, or remove this partitioner",
         ),
     ),

@@ -78,7 +78,10 @@ def _pairs(placement: Placement) -> set[tuple[int, Device]]:
 
 
 def _enter_ends(placement: Placement, facts: NeedsBuilder, bits: Mapping[tuple[int, Device], int]) -> None:
-    """Record the items that are on a device when the method begins, and the items required on a device when it ends."""
+    """Record in ``facts`` which items are up to date on a device when the method begins, and which must be at its end.
+
+    An item is a group of tensors with the same content. ``bits`` numbers the pairs of an item and a device.
+    """
     for (item, device), bit in bits.items():
         resident = placement.state.get(item) == device
         undefined = item not in placement.filled and item not in placement.items.fixed

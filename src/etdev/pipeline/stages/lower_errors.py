@@ -71,7 +71,7 @@ def _explain_lowering(
     kept = _KEPT_WHOLE.search(text)
     if kept:
         return LowerError(
-            f"a partitioner ({', '.join(names)}) requested no decomposition of {kept['op']}, but did not "
+            f"a partitioner ({', '.join(names)}) asked ExecuTorch not to decompose {kept['op']}, but then did not "
             "delegate the op",
             where=project.where("targets", target, "partitioners"),
             hint="this happens in branches of torch.cond: move the op out of the branch, or remove this partitioner",

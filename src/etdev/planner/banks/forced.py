@@ -16,7 +16,7 @@ from etdev.planner.banks.loads import Loads
 from etdev.planner.banks.problem import BankedProblem
 
 _STEPS = 400_000_000
-"""Limit on the number of 64-bit words of subset sums that are computed."""
+"""Limit on the work for sums of subsets. The sums are a set of bits, and a step computes 64 of them."""
 
 
 @dataclass(frozen=True, slots=True)

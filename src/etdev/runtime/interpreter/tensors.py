@@ -144,7 +144,7 @@ class RunTensor:
         return self.start < other.start + other.nbytes and other.start < self.start + self.nbytes
 
     def same_bytes(self, other: RunTensor) -> bool:
-        """Return True if the two tensors have exactly the same bytes."""
+        """Return True if the two tensors are stored in exactly the same bytes of memory."""
         return self.overlaps(other) and self.start == other.start and self.nbytes == other.nbytes
 
     def describe(self) -> str:

@@ -22,7 +22,7 @@ class WorkerSpec:
     device_map: str = ""
     """Device map for programs that run on this worker, such as ``cuda:0=sim,cuda:1=sim``.
 
-    If there is a map, ``memory`` must be one of its devices.
+    If there is a map, ``memory`` must be a device on the left side of the map, such as ``cuda:0``.
     """
 
     def open(self) -> tuple[Registry, Device]:

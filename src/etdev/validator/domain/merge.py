@@ -65,11 +65,11 @@ class Merges:
     def bytes(
         self, merge: int, pieces: Sequence[Piece], valids: Sequence[Valid] = (), *, reached: bool = False
     ) -> Piece:
-        """Return the content at a merge, given one piece for each path into the merge.
+        """Return the content at a point where paths meet, given the piece of content that each path brings.
 
-        In a loop, a piece that depends on this merge normally comes from the previous iteration. If ``reached`` is
-        True, the piece comes from the current iteration. ``valids`` contains the extents of the pieces if they differ.
-        Addresses in an extent count from the start of the symbol.
+        ``valids`` has the extent of the last write for each piece, with addresses from the start of the piece's symbol.
+        It is empty if these extents are equal. In a loop, a piece that depends on this merge normally comes from the
+        previous iteration. If ``reached`` is True, it comes from the current iteration.
         """
         if merge in self._heads:
             pieces = [self._on(*piece, merge, way, 0) for way, piece in enumerate(pieces)]

@@ -78,12 +78,12 @@ def any_integer(found: Part) -> Number:
 def truth(found: Part) -> bool:
     """Return an operand as a bool, or False if the operand has no value.
 
-    Raise :class:`ValueError` if the operand is not a known bool.
+    Raise :class:`ValueError` if the operand is not a bool, or if its value is known only at run time.
     """
     if found == ("none",):
         return False
     if found[0] != "b" or not isinstance(found[1], bool):
-        raise ValueError("the operand is not a known bool")
+        raise ValueError("the operand is not a bool whose value is known before the program runs")
     return found[1]
 
 

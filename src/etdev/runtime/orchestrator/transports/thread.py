@@ -115,7 +115,7 @@ class ThreadTransport(Transport):
         lane.use(lambda: lane.worker.free(buffer), done)
 
     def put(self, worker: int, buffer: int, offset: int, data: Any, done: Done) -> None:
-        """Copy host bytes to a buffer in the calling thread."""
+        """Copy host bytes to a worker's buffer. The calling thread makes the copy."""
         lane = self._lanes[worker]
         lane.use(lambda: lane.worker.put(buffer, offset, data), done)
 
