@@ -27,7 +27,7 @@ class ExitCode(IntEnum):
     LOCK_STALE = 5
     """The inputs or outputs of the build differ from the lock, or there is no lock."""
     DEPLOY_FAILED = 6
-    """The release was not deployed. The current release has not changed."""
+    """The release was not deployed. Only an error while switching may have changed the current release."""
     BUG = 70
     """An error in etdev itself."""
     INTERRUPTED = 130
@@ -275,7 +275,10 @@ class VerifyError(StageError):
 
 
 class DeployError(EtdevError):
-    """Error for a release that was not deployed. The current release has not changed."""
+    """Error for a release that was not deployed.
+
+    The current release has not changed, unless the error occurred while switching to the new release.
+    """
 
     exit_code = ExitCode.DEPLOY_FAILED
 

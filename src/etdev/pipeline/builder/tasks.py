@@ -37,7 +37,7 @@ def plan_tasks(project: Project, names: Sequence[str], options: BuildOptions, ca
     """Return the first tasks of a build: for each target, one task, or one task for each method.
 
     The methods of a target are compiled separately if there are more workers than targets, this does not change the
-    result, and the cache lacks the object program. Such a target is built after these tasks.
+    result, and the build cannot reuse an object program from the cache. Such a target is built after these tasks.
     """
     spare = workers_wanted(project, options) > len(names)
     tasks: list[Task] = []

@@ -66,7 +66,7 @@ class Cache:
         self._open.close()
 
     def find(self, project: Project, target: str, level: Level, facts: Facts) -> Entry | None:
-        """Return an earlier build with equal facts whose reads are all unchanged; None if no such build exists.
+        """Return an earlier build with these facts and with all reads unchanged; None if no such build exists.
 
         Ignore a build if one of its output files is no longer in the store.
         """

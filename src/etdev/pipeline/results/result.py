@@ -177,7 +177,7 @@ class MethodResult(Part):
     """Inputs of the model, such as ``image: float32 [batch, 1, 8, 8]``."""
     stateful: bool
     delegate_calls: dict[str, int]
-    """Maps the id of each delegate to the number of its calls."""
+    """Maps the id of a backend's delegates, such as ``XnnpackBackend``, to the number of calls of these delegates."""
     delegated_ops: int
     undelegated: tuple[UndelegatedOps, ...]
     operators: tuple[str, ...]

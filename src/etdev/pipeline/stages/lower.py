@@ -95,7 +95,7 @@ def lower_model(
 
 
 def _changes(steps: Iterable[Backend], programs: Iterable[ExportedProgram]) -> Iterator[AbstractContextManager[None]]:
-    """Yield context managers that change functions and tables while the programs are lowered."""
+    """Yield context managers for lowering. They change functions of ExecuTorch and torch, and tables of programs."""
     yield needed_passes()
     for backend in dict.fromkeys(steps):
         if isinstance(backend, ChangesLowering):

@@ -33,7 +33,7 @@ class Storage:
     """Tensors whose places form the storage."""
     memory_id: int
     offset: int
-    """Offset of the first byte from the start of the planned buffer in the file."""
+    """Offset of the first byte from the start of the planned buffer."""
     size: int
     """Size in bytes."""
     start: int

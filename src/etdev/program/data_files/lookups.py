@@ -47,7 +47,7 @@ def missing_data(
     """Yield data that a program needs but that is neither in the program nor in its data files.
 
     Each name is reported once, for its first user. ``held`` contains the names in the data files. ``lookups`` maps
-    a method to names that its delegates look up. The map may lack names that are in the blobs.
+    a method to names that its delegates look up. The map may lack names that etdev can read from the blobs.
     """
     found = {*held, *(item.key for item in program.named_data)}
     for name, user in _needs(program, lookups or {}):

@@ -338,8 +338,8 @@ class Engine:
     def _drive(self, future: TaskFuture) -> None:
         """If the transport has no threads, run queued tasks in this thread until a future is done.
 
-        In a callback, first apply the pending changes of this thread. If the transport has threads and the future is
-        still not done, a callback raises an error.
+        In a callback, first apply the pending changes of this thread. Then, if the transport has threads and the future
+        is still not done, raise an error.
         """
         todo: deque[_Step] | None = getattr(self._following, "todo", None)
         while todo and not future.done():
@@ -352,7 +352,7 @@ class Engine:
             if not stepped and not future.done():
                 with self.lock:
                     raise OrchestratorError(
-                        f"{future.label} can never finish, because no task is left to run: "
+                        f"{future.label} can never finish, because no task is ready to run: "
                         f"{self._oldest()} is the oldest unfinished task"
                     )
 

@@ -22,7 +22,8 @@ class WorkerSpec:
     device_map: str = ""
     """Device map for programs that run on this worker, such as ``cuda:0=sim,cuda:1=sim``.
 
-    If there is a map, ``memory`` must be a device on the left side of the map, such as ``cuda:0``.
+    If there is a map, ``memory`` must be ``cpu``, or a device on the left side of a pair, such as ``cuda:0``.
+    The memory ``sim`` ignores the map.
     """
 
     def open(self) -> tuple[Registry, Device]:

@@ -1,4 +1,4 @@
-"""Tests that run one file with etdev, and one file in ExecuTorch's own runtime, as an app does.
+"""Tests of two built files. The build ran one of them with etdev; a test runs the other in ExecuTorch's own runtime.
 
 Start the tests with `pytest`. They build only targets that have changed.
 """

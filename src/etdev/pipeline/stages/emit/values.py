@@ -133,7 +133,7 @@ class Values:
         if isinstance(element, torch.OptionalType) and isinstance(element.getElementType(), torch.TensorType):
             found = (-1 if item is None else _index_of(item, known) for item in given)
             return self.add(m.OptionalTensorList(tuple(found)))
-        raise NotPlainError(f"an argument has the type {kind}, for which there is no value")
+        raise NotPlainError(f"only ExecuTorch emits an argument of type {kind}")
 
 
 def describe(tensor: Any, *, requires_grad: bool = False) -> m.Tensor:

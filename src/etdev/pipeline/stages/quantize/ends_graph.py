@@ -63,7 +63,10 @@ class InputConversion:
     moves: tuple[Node, ...]
     """Ops between the input and the conversion, in topological order. These ops only move elements."""
     quantizers: tuple[Node, ...]
-    """All other ops that use the input or a result of ``moves``. They all quantize with the same parameters."""
+    """All other ops that use the input or a result of ``moves``, except ops that only read sizes or strides.
+
+    They all quantize with the same parameters.
+    """
 
 
 @dataclass(frozen=True, slots=True)

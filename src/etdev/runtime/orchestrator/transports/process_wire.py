@@ -78,7 +78,7 @@ class Channel(MoveOnly):
                 self._poll.register(descriptor, select.POLLIN)
 
     def send(self, message: Message) -> None:
-        """Queue a message until the connection has room. Drop the message if the connection is closed or broken."""
+        """Send a message, or queue it until the connection has room. Drop it if the connection is closed or broken."""
         with self._lock:
             if self._closed or self._broken:
                 return
