@@ -128,8 +128,8 @@ def test_a_changed_artifact(run: Run, tmp_path: Path, program: bytes, place: int
     code, out, _ = run("verify", "cpu")
 
     assert code == 4
-    assert "  bytes      failed   the file has changed since it was built: its sha256 is " in out
-    assert "  note       the file has changed since it was built: its sha256 is " in out
+    assert "  bytes      failed   the file or its data has changed since the build: its sha256 is " in out
+    assert "  note       the file or its data has changed since the build: its sha256 is " in out
     assert "help: build it again (`etdev build cpu`)" in out
 
 

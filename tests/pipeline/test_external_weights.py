@@ -177,7 +177,7 @@ def test_other_weights_are_told(folder: Path) -> None:
     assert result.exit_code == ExitCode.BUILD_FAILED
     checks = {check.name: check for check in result.checks}
     assert checks["bytes"].summary.startswith(
-        "the file has changed since it was built: its data file w.ptd differs: its sha256 is "
+        "the file or its data has changed since the build: its data file w.ptd differs: its sha256 is "
     )
     assert checks["runtime"].status == "failed"
 

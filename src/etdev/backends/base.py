@@ -173,7 +173,10 @@ class ForMicrocontrollers(Protocol):
 
     @property
     def microcontrollers(self) -> Literal[True]:
-        """Always True. For such a backend, lowering uses only forms with kernels in ``runtime.kernels``."""
+        """Always True. For such a backend, forms need kernels that are in the libraries of ``runtime.kernels``.
+
+        Without this key, lowering uses no forms.
+        """
 
 
 @runtime_checkable

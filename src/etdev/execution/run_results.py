@@ -26,7 +26,7 @@ class OutputResult(Part):
 
     position: int
     name: str | None = None
-    """Name in the model's result, such as ``mask`` for ``{"mask": x}``; None if the output has no key."""
+    """Name in the model's result, such as ``mask`` for ``{"mask": x}``; None if it has no name."""
     type: str
     """Type of the output: ``tensor``, ``int``, ``bool``, ``float``, ``str`` or ``NoneType``."""
     value: str | None = None

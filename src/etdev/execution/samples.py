@@ -50,7 +50,7 @@ def _require_fit(plan: m.ExecutionPlan, names: Sequence[str], sample: Sequence[A
 
     The config may have changed since the file was built. ``what`` describes the sample in the message.
     """
-    problem: str | None = f"its number of values is {len(sample)}, but the method takes {len(plan.inputs)}"
+    problem: str | None = f"its length is {len(sample)}, but the number of inputs is {len(plan.inputs)}"
     if len(sample) == len(plan.inputs):
         fits = (
             misfit(plan.values[index], value, input_label(names, position))

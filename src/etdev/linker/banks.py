@@ -343,7 +343,7 @@ def _does_not_fit(error: BanksFullError, items: _Items, problem: BankedProblem, 
         lack = (
             f"{error.missing:,} bytes are missing"
             if error.missing
-            else "no plan was found that fits, because the free bytes are not in one piece"
+            else "no plan was found that fits, although no bytes are missing in total"
         )
         buffers = error.buffers
         pinned = len(items.pinned.intersection(buffers))

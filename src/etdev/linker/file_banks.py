@@ -29,7 +29,7 @@ def file_banks(program: Program) -> Banks | None:
     their banks if they share no bytes with tensors of another bank.
 
     Raises :class:`~etdev.errors.LinkError` if an instruction reads bytes of a tensor after a write to another tensor
-    overwrote them.
+    overwrote them, or if the control flow of a method is too large.
     """
     plans = program.execution_plan
     if any(plan.non_const_buffer_device for plan in plans) or all(

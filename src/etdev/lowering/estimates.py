@@ -166,7 +166,7 @@ def _estimate(occupancy: Occupancy, region: Region, pieces: int, begin: int, end
 
 
 def overlaps_little(region: Region, pieces: int, tile: Mapping[Node, range] | None = None) -> bool:
-    """Return whether overlaps between tiles add little work to a region. All tiles count as large as the largest.
+    """Return whether overlaps add little work to a region. Each tile counts as if it were the largest tile.
 
     If overlaps add too much work, they usually also do so with more tiles and with more ops. ``tile`` is the region's
     largest tile, if it is known.

@@ -151,7 +151,7 @@ class Region:
 
     @cached_property
     def cut_products(self) -> int:
-        """Number of products in all ``bmm`` ops whose matrices are tiled. Each tile has a part of every product."""
+        """Number of matrix products in ``bmm`` ops whose matrices are tiled. Each tile has a part of all of them."""
         shapes = [shape_of(node) or [0] for node, axis in self.axes.items() if kind_of(node) == "bmm" and axis > 0]
         return sum(shape[0] for shape in shapes)
 
@@ -220,7 +220,7 @@ class _Grains:
 
 
 def known_needs(occupancy: Occupancy, node: Node, axis: int) -> Needs | None:
-    """Return the inputs that a tile of an op needs, as :func:`~etdev.lowering.axes.needs`. Record the result."""
+    """Return the result of :func:`~etdev.lowering.axes.needs` for an op, and record it in ``occupancy.needs``."""
     key = node, axis
     if key not in occupancy.needs:
         occupancy.needs[key] = needs(node, axis)

@@ -346,7 +346,7 @@ def _choose(estimates: Estimates, whole: Region, seed: Node, goal: int) -> Choic
 
 
 def _possible(estimates: Estimates, parts: Iterable[tuple[int, Region | None]]) -> list[int]:
-    """Return the keys of the given parts, up to the first part whose tiles overlap too much.
+    """Return the keys of the given parts, up to and including the first part whose tiles overlap too much.
 
     Each part must contain the part before it.
     """

@@ -111,7 +111,11 @@ def _verify_target(
         checks = verify(Subject.read_built(built_target, runtime, options.device_map))
         if found is not None:
             keep_reference(project, name, cache, reference, found[1])
-    notes = models.notes if change is None else (f"the file has changed since it was built: {change}", *models.notes)
+    notes = (
+        models.notes
+        if change is None
+        else (f"the file or its data has changed since the build: {change}", *models.notes)
+    )
     if since.said is not None:
         notes = (since.said, *notes)
     return TargetResult(

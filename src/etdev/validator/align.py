@@ -23,6 +23,7 @@ def guess_correspondences(
 
     The guess pairs the instructions that a link never removes, in order. A method is omitted if the names of these
     instructions differ between the two programs.
+
     ``delegate_inputs`` has one map for each method. It maps the position of a delegate call in ``before`` to the call's
     number of inputs.
     """

@@ -155,7 +155,7 @@ class Paths:
                 break
         else:
             raise NotFollowedError(
-                f"the method's loops run for more than {_MOST_ROUNDS} iterations, the validator's limit"
+                f"the validator needs more than {_MOST_ROUNDS} iterations to follow the method's loops"
             )
         for edge in [edge for edge in self._states if edge[1] in group]:
             del self._states[edge]

@@ -128,7 +128,7 @@ class StateReader:
         """Count ``steps`` of work. Raise :class:`NotFollowedError` if the total exceeds the limit."""
         self._spent += steps
         if self._spent > _MOST_STEPS:
-            raise NotFollowedError(f"the method takes more than {_MOST_STEPS:,} steps, the validator's limit")
+            raise NotFollowedError(f"the validator needs more than {_MOST_STEPS:,} steps to follow the method")
 
     # Operands
 

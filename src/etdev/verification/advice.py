@@ -120,7 +120,10 @@ def _callers_memory(measured: Measured) -> str:
 
 
 def _one_delegate(measured: Measured) -> str:
-    """Return advice to delegate one more op; empty if no method has several delegates of one backend."""
+    """Return advice to delegate one more op that a backend left out.
+
+    Return an empty text if no method has both such an op and several calls of one backend's delegates.
+    """
     for method in measured.methods:
         left = [item for item in method.undelegated if item.reasons]
         if left and max(method.delegate_calls.values(), default=0) > 1:

@@ -117,7 +117,7 @@ def _judge(built: BuiltTarget, output: ComparedOutput, findings: Findings) -> No
     if figures.steps is not None and figures.allowed_steps is not None and figures.steps > figures.allowed_steps:
         text = (
             f"{label} differs from the quantized model by {figures.steps} steps of {figures.step:.3g}, but at most "
-            f"{figures.allowed_steps} are allowed: 1 for rounding, plus the quantization error"
+            f"{figures.allowed_steps} are allowed: 1 for rounding, and the error of the quantization"
         )
         findings.broken.append(built.broken(text))
     if difference.excess > 0 and snr is not None:

@@ -67,9 +67,11 @@ class Merges:
     ) -> Piece:
         """Return the content at a point where paths meet, given the piece of content that each path brings.
 
-        ``valids`` has the extent of the last write for each piece, with addresses from the start of the piece's symbol.
-        It is empty if these extents are equal. In a loop, a piece that depends on this merge normally comes from the
-        previous iteration. If ``reached`` is True, it comes from the current iteration.
+        ``valids`` has the extent of the last write for each piece. Its addresses count from the start of the returned
+        symbol, which begins where the symbol of the first piece begins. It is empty if the extents are equal.
+
+        In a loop, a piece that depends on this merge normally comes from the previous iteration. If ``reached`` is
+        True, it comes from the current iteration.
         """
         if merge in self._heads:
             pieces = [self._on(*piece, merge, way, 0) for way, piece in enumerate(pieces)]
@@ -123,7 +125,7 @@ class Merges:
         for way, (one, shift) in enumerate(zip(held, shifts, strict=True)):
             count = self._number_on(length, merge, way, 0)
             if valids and valids[way] is not None and not covers(valids[way], start, count, ((merge, way),)):
-                found.append((self.behind(side, one, shift, valids[way], count), offset + shift))
+                found.append((self.behind(side, one, -shift, valids[way], count), offset + shift))
             else:
                 found.append(self._fresh(side, (one, offset + shift), start + shift, count, covers, depth + 1))
         return self.bytes(merge, found, reached=reached)
@@ -131,10 +133,10 @@ class Merges:
     def behind(self, side: int, symbol: int, shift: int, valid: Valid, length: Number) -> int:
         """Return the symbol of the bytes after the end of a dynamic write, for a read of ``length`` bytes.
 
-        ``symbol`` is the written content, and ``valid`` is the extent of the write. Normally, both programs share the
-        returned symbol, because the program before the link reads only bytes that it has written. Each program gets its
-        own symbol if the extent is unknown. The same applies if ``length`` is static, because bytes after the end of a
-        dynamic tensor may be state.
+        ``symbol`` is the written content, which begins at address ``shift``. ``valid`` is the extent of the write.
+        Normally, both programs share the returned symbol, because the program before the link reads only bytes that it
+        has written. Each program gets its own symbol if the extent is unknown. The same applies if ``length`` is
+        static, because bytes after the end of a dynamic tensor may be state.
         """
         own = side if isinstance(length, int) or valid is None or valid == NOTHING else -1
         known = shifted(valid, -shift) if own == -1 else None

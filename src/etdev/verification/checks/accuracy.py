@@ -154,7 +154,7 @@ def check_accuracy(built: BuiltTarget, program: Program, runtime: Runtime, *, al
             with translated(user, VerifyError, f"{gate.fn!r} failed", where=where):
                 value = _protected(function, Run(runtime, model, method, jobs, _Tally(built.count), built.ends))
         except _ProgramFailedError as error:
-            hint = f"add the inputs with which {gate.fn!r} calls the program to the samples: the check `runtime` then "
+            hint = f"add to the samples the inputs with which {gate.fn!r} calls the program: the check `runtime` then "
             remedy = built.remedy(where, f"{hint}shows which inputs fail")
             return failed("accuracy", (error.message,), summary=f"{error.message}{note}{jobs.effect}", **remedy)
         return _judge(built, gate, _number(value, gate.fn, where), note + jobs.effect)

@@ -30,7 +30,7 @@ class BytesCheck(Check):
         if origin is not None and origin.alteration is not None:
             return failed(
                 self.name,
-                (f"the file has changed since it was built: {origin.alteration.text}", *problems),
+                (f"the file or its data has changed since the build: {origin.alteration.text}", *problems),
                 where=origin.alteration.report,
                 hint=f"build it again (`{origin.build_command}`), or restore the file that was built",
                 devices=devices,
