@@ -156,7 +156,7 @@ def test_a_longer_artifact(run: Run, tmp_path: Path, program: bytes) -> None:
 
     assert code == 4
     size = len(program)
-    assert f"changed since it was built: it has {size + 16:,} bytes, but report.json has {size:,}" in out
+    assert f"changed since the build: it has {size + 16:,} bytes, but report.json has {size:,}" in out
 
 
 def test_a_changed_weight(run: Run, tmp_path: Path, program: bytes) -> None:

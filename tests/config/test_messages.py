@@ -228,7 +228,7 @@ CASES = {
         + '[quantize.int8]\nscheme = "pt2e-xnnpack"\ndynamic = true\n',
         (
             'etdev.toml:7:12: `targets.cpu.quantize` is "int8" with the scheme "pt2e-xnnpack", but ethos-u takes only ops '
-            'quantized for it\n  help: use the scheme "arm-ethos-u"\n'
+            'quantized for Ethos-U\n  help: use the scheme "arm-ethos-u"\n'
         ),
     ),
     "scheme for another Ethos-U": (

@@ -163,7 +163,7 @@ def test_threads_open_a_method_once(native: NativeRuntime, tmp_path: Path) -> No
 @pytest.mark.parametrize("value", [1 << 63, -(1 << 63) - 1, object(), torch.empty(1 << 31, 0)])
 def test_an_input_that_no_program_takes_is_named(native: NativeRuntime, tmp_path: Path, value: object) -> None:
     native.load(saved(program(method([tensor(4, at=0), m.Int(3)], [], inputs=(0, 1), outputs=(0,))), tmp_path))
-    with pytest.raises(UsageError, match="input 1 of method 'forward' is"):
+    with pytest.raises(UsageError, match=r"input 1 of method 'forward' (is|has)"):
         native.call("forward", (X, value))
     torch.testing.assert_close(native.call("forward", (X, 3)), (X,))
 

@@ -343,15 +343,9 @@ class MethodDiffPage:
     name: str
     figures: tuple[Figure, ...]
     instruction_a: tuple[int, ...]
-    """For each row, the position of an instruction in the first method. A row pairs equal instructions.
-
-    :data:`NONE` if only the second method has the instruction.
-    """
+    """For each pair of equal instructions, the position in the first method. :data:`NONE` if only the second has it."""
     instruction_b: tuple[int, ...]
-    """For each row of ``instruction_a``, the position of the equal instruction in the second method.
-
-    :data:`NONE` if only the first method has the instruction.
-    """
+    """For each of these pairs, the position in the second method. :data:`NONE` if only the first has it."""
     matched: int
     """Number of tensors that both methods have in planned memory."""
     moved_a: tuple[int, ...]

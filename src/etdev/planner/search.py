@@ -65,10 +65,7 @@ class Rule(NamedTuple):
 
 @kernel
 def next_answer(tables: Tables, state: State, rank: Table, section: int, before: int) -> int:
-    """Return the first buffer by rank after ``before`` that fits at the floor, or -1 if there is none.
-
-    If ``before`` is -1, consider all buffers.
-    """
+    """Return the first buffer by rank after ``before`` that fits at the floor, or -1. A ``before`` of -1 means all."""
     chosen, chosen_rank = -1, len(rank)
     last_rank, last_kind = -1, -1
     if before >= 0:
@@ -331,10 +328,7 @@ def ask(
 
 @kernel
 def go_back(tables: Tables, state: State, depth: int) -> int:
-    """Undo the answers of a frame's parent and of all frames between the two.
-
-    Return the parent's depth, or -1 if there is no parent.
-    """
+    """Undo the answers back to that of a frame's parent. Return the parent's depth, or -1 if there is no parent."""
     parent = state.frames[FRAME * depth + PARENT]
     if parent >= 0:
         for frame in range(depth - 1, parent - 1, -1):

@@ -102,10 +102,7 @@ class Reaching:
 
 
 _Left: TypeAlias = dict[int, tuple[frozenset[int], frozenset[int]]]
-"""Maps a value to its possible places and tensors at the end of a call.
-
-The map contains the values that the next call may read before a move or a view sets them.
-"""
+"""Maps each value that the next call may read before setting it to its possible places and tensors at a call's end."""
 
 
 @dataclass(slots=True)
@@ -253,10 +250,7 @@ class _Analysis:
         return _State(joined(one.memory, other.memory, self._either), one.pointers.joined(other.pointers, join))
 
     def _itself(self, state: _State, other: Pointer | None) -> Pointer:
-        """Return the record of a value without one in ``state``: the value's own tensor, at its own place.
-
-        ``other`` is the value's record on another path.
-        """
+        """Return a record for a value that has none in ``state``. ``other`` is the value's record on another path."""
         assert other is not None
         return Pointer(other.value, self._own(state, other.value), frozenset({other.value}))
 
