@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -213,6 +214,23 @@ def test_layers_are_tiled_although_the_lowest_peak_takes_too_many_ops(
     before = editor.occupancy().peak()
     assert tile(editor)
     assert 2 * editor.occupancy().peak() < before
+
+
+def test_only_equal_ops_at_the_peak_are_expected_to_need_equal_tilings() -> None:
+    """Other ops at the peak may need fewer tiles, so the search must go on."""
+    from etdev.lowering.tiling import _least_added
+
+    nodes = [SimpleNamespace(target=kind) for kind in ("bmm", "gelu", "gelu", "bmm", "mul", "bmm")]
+    occupancy: Any = SimpleNamespace(
+        nodes=nodes,
+        at={id(node): index for index, node in enumerate(nodes)},
+        peak_index=0,
+        lifetimes=SimpleNamespace(bytes=[100, 100, 98, 100, 100, 97]),
+    )
+    choice: Any = SimpleNamespace(added=10, region=SimpleNamespace(axes={id(nodes[0]): 0, id(nodes[1]): 0}))
+    assert _least_added(occupancy, choice) == 20
+    choice.region.axes[id(nodes[3])] = 0
+    assert _least_added(occupancy, choice) == 10
 
 
 def test_goals_of_a_few_bytes_come_to_an_end() -> None:

@@ -11,39 +11,31 @@ peak until it cannot lower the peak further.
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from etdev.lowering import convolution, pooling
 from etdev.lowering.axes import VIEWS, shape_of
+from etdev.lowering.choice import choose
 from etdev.lowering.estimates import PEAK, Choice, Estimates
 from etdev.lowering.graph import INSTRUCTION_BYTES, Editor
 from etdev.lowering.halos import POOLING
 from etdev.lowering.occupancy import Occupancy, Workspace, kind_of
-from etdev.lowering.regions import Region, grow_region, known_needs, part_of
+from etdev.lowering.regions import Region, grow_region, known_needs
 from etdev.lowering.repeats import Repeats, facts_of
 from etdev.lowering.tiles import rewrite_region
 
 if TYPE_CHECKING:
     from torch.fx import Node
 
-_COUNTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
-"""Possible numbers of tiles of a region."""
-_WORTH = 0.97
-"""A larger number of tiles is used if its peak is below this fraction of a smaller number's peak.
-
-It is also used if only the larger number reaches the goal, or leaves fewer ops at the peak.
-"""
 _ENOUGH = 1.05
 """First goal for the peak, as a multiple of the lowest reachable peak."""
 _MOST_ADDED = 2_000
 """Maximum number of ops that tiling may add to a method. Each op adds a few hundred bytes to the file."""
 _HOPELESS = 1.5
-"""A search ends early if it would probably add more than this multiple of the maximum number of ops."""
+"""A search ends early if lowering the peak would probably add more than this multiple of the maximum number of ops."""
 _MOST_TRIED = 20_000
 """Maximum number of added ops during the search for the lowest reachable peak."""
 _STEP = 1.08
@@ -52,8 +44,6 @@ _FREE = VIEWS | {"getitem"}
 """Ops that the linker usually removes."""
 _JOINS = frozenset({"slice_copy", "cat"})
 """Ops that the linker usually removes if each slice, or each part, is one run of bytes."""
-_LEAST_BYTES = 1_024
-"""Minimum size in bytes of each tile of a region's largest output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +71,9 @@ def tile(editor: Editor) -> int:
         return 0
     searches = [_Tilings(editor)]
     convolutions = editor.calls("convolution.default") if "convolution" in editor.settings.names else []
-    if any(map(convolution.workspace, convolutions)):
-        other = _Tilings(editor, convolution.workspace)
-        # If the workspaces fit into the lowest goal, the other search makes the same choices.
-        if max(map(other.occupancy.during, convolutions)) > searches[0].lowest_goal():
-            searches.append(other)
+    convolutions = [node for node in convolutions if convolution.workspace(node)]
+    if convolutions and searches[0].are_too_large(convolutions, convolution.workspace):
+        searches.append(_Tilings(editor, convolution.workspace))
     steps = _cheapest(editor, searches)
     _apply(editor, steps)
     editor.is_tiled |= bool(steps)
@@ -116,23 +104,44 @@ class _Tilings:
 
     def __init__(self, editor: Editor, workspace: Workspace | None = None) -> None:
         self._editor, self._workspace = editor, workspace
-        self.occupancy = occupancy = editor.occupancy(workspace=workspace)
+        occupancy = editor.occupancy(workspace=workspace)
         self._peak = occupancy.peak()
         # The names of the inputs tell which of them are constants.
         inputs = tuple(node.name for node in occupancy.nodes if node.op == "placeholder")
         self._identity = inputs, _identity(occupancy)
 
     def lowest_peak(self) -> int | None:
-        """Return the lowest peak that tiling can reach, or None if tiling cannot lower the peak."""
+        """Return an estimate of the lowest peak that tiling can reach, or None if tiling cannot lower the peak."""
         found: _Tiling = self._known("lowest peak", partial(self._lowered, 0, _MOST_TRIED))
         return found.peak if found.steps else None
 
     def lowest_goal(self) -> int:
         """Return the first goal for the peak, or the peak itself if tiling cannot lower it.
 
-        The goal is a little above the lowest reachable peak. Tiling ops below that peak would gain nothing.
+        The goal is a little above the lowest reachable peak. Tiling ops below that peak would gain nothing. If the goal
+        is not below the graph's peak, there is no goal to try.
         """
         return self._first_goal(self.lowest_peak())
+
+    def are_too_large(self, ops: Sequence[Node], workspace: Workspace) -> bool:
+        """Return whether workspaces of ops exceed the lowest goal, or its tiling's peak after that tiling.
+
+        If they do not, a search that considers the workspaces usually makes the same choices.
+        """
+        goal = self.lowest_goal()
+        occupancy = self._editor.occupancy(workspace=workspace)
+        if any(occupancy.during(node) > goal for node in ops):
+            return True
+        if goal >= self._peak:
+            return False
+        found = self._for_goal(goal)
+        trial = self._editor.copy()
+        _apply(trial, found.steps)
+        return trial.occupancy(workspace=workspace).peak() > max(goal, found.peak)
+
+    def _for_goal(self, goal: int) -> _Tiling:
+        found: _Tiling = self._known(goal, partial(self._lowered, goal, _MOST_ADDED))
+        return found
 
     def _first_goal(self, lowest: int | None) -> int:
         return self._peak if lowest is None else int(_ENOUGH * lowest)
@@ -147,7 +156,7 @@ class _Tilings:
         is_always = self._editor.settings.tiling == "always"
         goal = self.lowest_goal() if bound is None else self._first_goal(bound)
         while goal < self._peak and not is_enough(goal):
-            found = self._known(goal, partial(self._lowered, goal, _MOST_ADDED))
+            found = self._for_goal(goal)
             if found.steps and not (is_always and found.peak > goal):
                 yield found
                 if is_always:
@@ -251,9 +260,7 @@ def _search(
         choice = _best(occupancy, goal, repeats)
         if choice is None or added + choice.added > most_added:
             break
-        # The peak falls only after all ops at the peak are tiled. Layers are often equal, so each needs as many ops.
-        needed = choice.added * highest[1] // choice.fewer
-        if added + needed > _HOPELESS * most_added:
+        if added + _least_added(occupancy, choice) > _HOPELESS * most_added:
             break
         rewrite_region(editor, choice.region, choice.pieces)
         yield choice, occupancy.at
@@ -261,6 +268,19 @@ def _search(
         occupancy = editor.occupancy(occupancy, workspace)
         if _peak_of(occupancy) >= highest:
             break
+
+
+def _least_added(occupancy: Occupancy, choice: Choice) -> int:
+    """Estimate the least number of ops that tilings add until the peak is lower.
+
+    Equal ops at the peak belong to equal layers. Each layer needs a tiling like ``choice``.
+    """
+    sizes, peak = occupancy.lifetimes.bytes, occupancy.peak_index
+    target = occupancy.nodes[peak].target
+    alike = [at for at, node in enumerate(occupancy.nodes) if sizes[at] == sizes[peak] and node.target == target]
+    places = [peak, *(occupancy.at[node] for node in choice.region.axes)]
+    own = sum(min(places) <= at <= max(places) for at in alike)
+    return choice.added * len(alike) // own
 
 
 def _identity(occupancy: Occupancy) -> Hashable:
@@ -296,7 +316,7 @@ def _best(occupancy: Occupancy, goal: int, repeats: Repeats) -> Choice | None:
     estimates = Estimates(occupancy, known.figures, known.overlaps)
     for node, axis in _seeds(occupancy):
         whole = grow_region(occupancy, node, axis)
-        choice = None if whole is None else _choose(estimates, whole, node, goal)
+        choice = None if whole is None else choose(estimates, whole, node, goal)
         if choice is not None and choice.fewer > 0 and (best is None or choice.rank(goal) < best.rank(goal)):
             best = choice
     repeats.add(known, estimates, goal, best)
@@ -312,85 +332,3 @@ def _seeds(occupancy: Occupancy) -> Iterator[tuple[Node, int]]:
                 # Ops that cannot be tiled must be recorded, too, because the choice depends on them.
                 if known_needs(occupancy, seed, axis) is not None:
                     yield seed, axis
-
-
-# Choice of neighbouring ops of a region -------------------------------------------------------------------------------
-
-
-def _choose(estimates: Estimates, whole: Region, seed: Node, goal: int) -> Choice | None:
-    """Return the best tiling of a part of the region ``whole``, or None if there is none.
-
-    The part includes ``seed``. Its ops are neighbours in the order of the graph.
-    """
-    order = list(whole.axes)
-    first = last = at = order.index(seed)
-    most = max(_counts(estimates, whole), default=2)
-
-    @cache
-    def part(begin: int, end: int) -> Region | None:
-        return part_of(whole, order[begin : end + 1], seed)
-
-    @cache
-    def cost(begin: int, end: int) -> tuple[float, ...]:
-        found = part(begin, end)
-        choice = None if found is None else _finest(estimates, found, most)
-        return (math.inf,) if choice is None else choice.rank(goal)
-
-    for _ in range(2):
-        begins = _possible(estimates, ((begin, part(begin, last)) for begin in reversed(range(at + 1))))
-        first = min(reversed(begins), key=lambda begin: cost(begin, last))
-        ends = _possible(estimates, ((end, part(first, end)) for end in range(at, len(order))))
-        last = min(ends, key=lambda end: cost(first, end))
-    found = part(first, last)
-    return None if found is None else _fewest(estimates, found, goal)
-
-
-def _possible(estimates: Estimates, parts: Iterable[tuple[int, Region | None]]) -> list[int]:
-    """Return the keys of the given parts, up to and including the first part whose tiles overlap too much.
-
-    Each part must contain the part before it.
-    """
-    found = []
-    for key, part in parts:
-        found.append(key)
-        if part is not None and not estimates.overlaps_little(part, 2):
-            break
-    return found
-
-
-def _finest(estimates: Estimates, region: Region, most: int) -> Choice | None:
-    """Return the choice with ``most`` tiles, or None if it is not possible.
-
-    If tiles overlap, return the choice with the most tiles, up to ``most``, that do not overlap too much.
-    """
-    if not region.has_halo:
-        return estimates.of(region, most)
-    counts = [count for count in _counts(estimates, region) if count <= most]
-    possible = bisect_left(counts, x=True, key=lambda count: not estimates.overlaps_little(region, count))
-    found = (estimates.of(region, count) for count in reversed(counts[:possible]))
-    return next((choice for choice in found if choice is not None), None)
-
-
-def _counts(estimates: Estimates, region: Region) -> list[int]:
-    """Return the numbers of tiles to try for a region, in ascending order."""
-    largest, grains = max(map(estimates.occupancy.whole, region.axes)), region.most_tiles
-    found = [count for count in _COUNTS if count <= grains and largest >= count * _LEAST_BYTES] or [2]
-    # More tiles than these do not make the largest tile smaller.
-    return sorted({-(-grains // -(-grains // count)) for count in found}) if grains > 1 else []
-
-
-def _fewest(estimates: Estimates, region: Region, goal: int) -> Choice | None:
-    """Return the choice with the fewest tiles that reaches the goal, or comes close to the best choice.
-
-    Return None if the region cannot be tiled.
-    """
-    best: Choice | None = None
-    for count in _counts(estimates, region):
-        found = estimates.of(region, count)
-        if found is None:
-            continue
-        if best is None or found.full < best.full or found.peak < _WORTH * best.peak or found.peak <= goal < best.peak:
-            best = found
-        if best.full == 0 and best.peak <= goal:
-            break
-    return best
