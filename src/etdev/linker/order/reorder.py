@@ -29,7 +29,7 @@ from etdev.program.analysis.storage import MethodMemory
 
 
 def reorder(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Move instructions so that the peak of the method's memory is lower. Keep it if ``method.linked`` is None."""
+    """Move instructions so that the method's peak memory is lower. Move none if ``method.linked`` is None."""
     if method.linked is None:
         return Changed(method)
     order: dict[int, int] = {}
