@@ -39,7 +39,9 @@ _HOPELESS = 1.5
 _MOST_TRIED = 20_000
 """Maximum number of added ops during the search for the lowest reachable peak."""
 _STEP = 1.08
-"""Factor from one goal for the peak to the next."""
+"""Factor from the peak that was reached for one goal to the next goal."""
+_LEAST_STEP = 1.03
+"""Smallest factor from one goal to the next."""
 _FREE = VIEWS | {"getitem"}
 """Ops that the linker usually removes."""
 _JOINS = frozenset({"slice_copy", "cat"})
@@ -150,6 +152,7 @@ class _Tilings:
         """Yield a tiling for each goal for the peak, lowest goal first, until ``is_enough`` returns True for a goal.
 
         ``bound`` is an estimate of the lowest reachable peak. Without one, search for that peak first, which is slow.
+        A goal depends on the peak reached for the goal before it, so that the tilings of two goals usually differ.
         Some tilings miss their goal slightly. If ``settings.tiling`` is ``always``, yield only the first tiling that
         reaches its goal.
         """
@@ -161,7 +164,7 @@ class _Tilings:
                 yield found
                 if is_always:
                     return
-            goal = max(goal + 1, int(_STEP * goal))
+            goal = max(int(_LEAST_STEP * goal), int(_STEP * found.peak)) + 1
             if bound is not None and found.peak > goal:
                 # The estimate was too low.
                 goal = max(goal, self.lowest_goal())
@@ -185,7 +188,10 @@ class _Tilings:
     def _lowered(self, goal: int, most_added: int) -> _Tiling:
         """Lower the peak of a copy of the graph to the goal, or as close as possible."""
         trial = self._editor.copy()
-        steps = tuple(_Step.of(choice, at) for choice, at in _search(trial, goal, most_added, self._workspace))
+        steps, is_current = _search(trial, goal, most_added, self._workspace)
+        if not is_current:
+            trial = self._editor.copy()
+            _apply(trial, steps)
         peak = trial.occupancy(workspace=self._workspace).peak()
         return _Tiling(steps, peak, {(trial.settings, trial.limit): _cost(trial)} if goal else {})
 
@@ -247,13 +253,13 @@ def _instruction_bytes(editor: Editor, occupancy: Occupancy) -> int:
     return INSTRUCTION_BYTES * calls
 
 
-def _search(
-    editor: Editor, goal: int, most_added: int, workspace: Workspace | None
-) -> Iterator[tuple[Choice, Mapping[Node, int]]]:
+def _search(editor: Editor, goal: int, most_added: int, workspace: Workspace | None) -> tuple[tuple[_Step, ...], bool]:
     """Tile regions until the peak is at the goal, or cannot be lowered further.
 
-    Yield each tiled region, with the indices that the graph's ops had just before that tiling.
+    Return the tilings that lowered the peak, and whether the editor's graph is the one after these tilings. It is not
+    if one more tiling was tried that did not lower the peak.
     """
+    steps: list[_Step] = []
     added, occupancy = 0, editor.occupancy(workspace=workspace)
     repeats = editor.known.setdefault(("repeats", workspace is None), Repeats())
     while (highest := _peak_of(occupancy)) > (goal, 0):
@@ -262,12 +268,14 @@ def _search(
             break
         if added + _least_added(occupancy, choice) > _HOPELESS * most_added:
             break
+        step = _Step.of(choice, occupancy.at)
         rewrite_region(editor, choice.region, choice.pieces)
-        yield choice, occupancy.at
         added += choice.added
         occupancy = editor.occupancy(occupancy, workspace)
         if _peak_of(occupancy) >= highest:
-            break
+            return tuple(steps), False
+        steps.append(step)
+    return tuple(steps), True
 
 
 def _least_added(occupancy: Occupancy, choice: Choice) -> int:
