@@ -233,6 +233,23 @@ def test_only_equal_ops_at_the_peak_are_expected_to_need_equal_tilings() -> None
     assert _least_added(occupancy, choice) == 10
 
 
+@pytest.mark.parametrize("name", ["rows with a skip", "much padding", "an output in the middle"])
+def test_each_step_of_a_search_lowers_the_peak(name: str) -> None:
+    """In these graphs, one more step would raise the peak, or not change it."""
+    from etdev.lowering.convolution import workspace
+    from etdev.lowering.tiling import _apply, _peak_of, _Tilings
+
+    editor = _editor(CASES[name], "auto")
+    tilings = _Tilings(editor, workspace)
+    lowest, lowest_peak = tilings._lowered(0, 20_000), tilings.lowest_peak()
+    peaks = [_peak_of(editor.occupancy(workspace=workspace))]
+    for step in lowest.steps:
+        _apply(editor, [step])
+        peaks.append(_peak_of(editor.occupancy(workspace=workspace)))
+    assert peaks == sorted(set(peaks), reverse=True)
+    assert peaks[-1][0] == lowest.peak == lowest_peak
+
+
 def test_goals_of_a_few_bytes_come_to_an_end() -> None:
     x, weight = torch.ones(2, 1, dtype=torch.int8), torch.ones(1, 8, dtype=torch.int8)
     editor = _editor(Case(lambda x, weight: (x * weight).abs().amax(1), x, (weight,)), "auto")
