@@ -2,8 +2,9 @@
 
 The planner places buffers one after another. It places each buffer in a gap between the ranges that are in use during
 the buffer's lifetime. The best order differs from problem to problem, so the planner tries a few orders until a plan
-meets the lower bound. If no plan does, the planner replans the buffers that end too high, together with the buffers
-around them. If the problem is not too large, the planner also searches all possible plans.
+meets the lower bound. If no plan does, the planner searches segment by segment if few buffers connect the segments, and
+replans the buffers that end too high, together with the buffers around them. If the problem is not too large, the
+planner also searches all possible plans.
 
 The result depends only on the problem. Effort is counted in steps, never in seconds. Random numbers come from a
 generator with a fixed seed.
@@ -26,6 +27,7 @@ from etdev.planner.placing import ORDER_STEPS, PLACING_STEPS, place_in_order, si
 from etdev.planner.problem import Problem
 from etdev.planner.restarts import Restarts
 from etdev.planner.search import FOUND, NONE
+from etdev.planner.segments import Segments
 from etdev.planner.strips import place_in_strips
 from etdev.planner.tables import make_tables
 from etdev.planner.windows import Fixer
@@ -153,7 +155,7 @@ class _Refinement:
             return
         few = len(self._part.buffers) <= _FEW
         fix = [] if self._restarts is not None and few else [self._fix_goal]
-        whole = [self._place_further, self._search_first]
+        whole = [self._place_further, self._fit_segments, self._search_first]
         attempts = [*whole, *fix] if self._restarts is not None else [*fix, *whole, *fix]
         # Without a capacity, a second search for the same goal would repeat the first one and then continue it.
         insist = [self._insist] if self._demanded else []
@@ -167,6 +169,16 @@ class _Refinement:
 
     def _fix_goal(self) -> None:
         self._fix(self._goal)
+
+    def _fit_segments(self) -> None:
+        self._plan_segments(self._goal, _FIXING_STEPS)
+
+    def _plan_segments(self, capacity: int, most_steps: int) -> None:
+        segments = Segments(self._part.buffers)
+        found = segments.fit(capacity, min(most_steps, self._budget.left))
+        self._budget.left -= segments.steps
+        if found is not None:
+            self._take(found)
 
     def _place_further(self) -> None:
         _place_part(self._part, self._goal, further=True)
@@ -220,9 +232,10 @@ class _Refinement:
             if low >= part.size:
                 return
             capacity = (low + part.size - 1) // 2
+            self._plan_segments(capacity, self._steps // _PROBES)
             if self._restarts is None:
                 self._fix(capacity)
-            else:
+            elif part.size > capacity:
                 self._search(capacity, self._steps // _PROBES)
             if part.size > capacity:
                 low = capacity + 1
