@@ -38,8 +38,10 @@ _HOPELESS = 1.5
 """A search ends early if lowering the peak would probably add more than this multiple of the maximum number of ops."""
 _MOST_TRIED = 20_000
 """Maximum number of added ops during the search for the lowest reachable peak."""
-_STEP = 1.08
+_STEP = 1.17
 """Factor from the peak that was reached for one goal to the next goal."""
+_FINE_STEP = 1.08
+"""Factor from one goal to the next if the search ends at the first goal that is reached."""
 _LEAST_STEP = 1.03
 """Smallest factor from one goal to the next."""
 _FREE = VIEWS | {"getitem"}
@@ -107,7 +109,8 @@ class _Tilings:
     def __init__(self, editor: Editor, workspace: Workspace | None = None) -> None:
         self._editor, self._workspace = editor, workspace
         occupancy = editor.occupancy(workspace=workspace)
-        self._peak = occupancy.peak()
+        self.peak = occupancy.peak()
+        """Peak of the graph in bytes."""
         # The names of the inputs tell which of them are constants.
         inputs = tuple(node.name for node in occupancy.nodes if node.op == "placeholder")
         self._identity = inputs, _identity(occupancy)
@@ -123,7 +126,8 @@ class _Tilings:
         The goal is a little above the lowest reachable peak. Tiling ops below that peak would gain nothing. If the goal
         is not below the graph's peak, there is no goal to try.
         """
-        return self._first_goal(self.lowest_peak())
+        lowest = self.lowest_peak()
+        return self.peak if lowest is None else int(_ENOUGH * lowest)
 
     def are_too_large(self, ops: Sequence[Node], workspace: Workspace) -> bool:
         """Return whether workspaces of ops exceed the lowest goal, or its tiling's peak after that tiling.
@@ -134,41 +138,17 @@ class _Tilings:
         occupancy = self._editor.occupancy(workspace=workspace)
         if any(occupancy.during(node) > goal for node in ops):
             return True
-        if goal >= self._peak:
+        if goal >= self.peak:
             return False
-        found = self._for_goal(goal)
+        found = self.for_goal(goal)
         trial = self._editor.copy()
         _apply(trial, found.steps)
         return trial.occupancy(workspace=workspace).peak() > max(goal, found.peak)
 
-    def _for_goal(self, goal: int) -> _Tiling:
+    def for_goal(self, goal: int) -> _Tiling:
+        """Return a tiling that lowers the peak to the goal, or as close as possible. It may miss the goal slightly."""
         found: _Tiling = self._known(goal, partial(self._lowered, goal, _MOST_ADDED))
         return found
-
-    def _first_goal(self, lowest: int | None) -> int:
-        return self._peak if lowest is None else int(_ENOUGH * lowest)
-
-    def goals(self, bound: int | None, is_enough: Callable[[int], bool]) -> Iterator[_Tiling]:
-        """Yield a tiling for each goal for the peak, lowest goal first, until ``is_enough`` returns True for a goal.
-
-        ``bound`` is an estimate of the lowest reachable peak. Without one, search for that peak first, which is slow.
-        A goal depends on the peak reached for the goal before it, so that the tilings of two goals usually differ.
-        Some tilings miss their goal slightly. If ``settings.tiling`` is ``always``, yield only the first tiling that
-        reaches its goal.
-        """
-        is_always = self._editor.settings.tiling == "always"
-        goal = self.lowest_goal() if bound is None else self._first_goal(bound)
-        while goal < self._peak and not is_enough(goal):
-            found = self._for_goal(goal)
-            if found.steps and not (is_always and found.peak > goal):
-                yield found
-                if is_always:
-                    return
-            goal = max(int(_LEAST_STEP * goal), int(_STEP * found.peak)) + 1
-            if bound is not None and found.peak > goal:
-                # The estimate was too low.
-                goal = max(goal, self.lowest_goal())
-            bound = None
 
     def cost(self, found: _Tiling) -> _Cost:
         """Return the cost of a tiling with the editor's settings."""
@@ -198,22 +178,63 @@ class _Tilings:
 
 def _cheapest(editor: Editor, searches: Sequence[_Tilings]) -> tuple[_Step, ...]:
     """Return the steps of the tiling with the lowest cost, or no steps if the graph costs least without tiling."""
-    best: tuple[_Step, ...] = ()
-    least = _cost(editor)
-    untiled = _instruction_bytes(editor, editor.occupancy())
-
-    def is_enough(goal: int) -> bool:
-        """Return whether tilings for the goal usually cost more than the best one, even without added instructions."""
-        return not least.missing and not least.left and goal + untiled > least.size
-
+    trials = _Trials(editor)
     for search in searches:
-        # The lowest peak of the first search saves the others a slow search for their own.
-        bound = None if search is searches[0] else searches[0].lowest_peak()
-        for found in search.goals(bound, is_enough):
-            cost = search.cost(found)
-            if cost < least:
-                best, least = found.steps, cost
-    return best
+        if editor.settings.tiling == "always":
+            trials.reach(search)
+        elif trials.goal is None:
+            trials.climb(search, searches[0].lowest_goal())
+        else:
+            trials.compare(search, trials.goal)
+    return trials.steps
+
+
+class _Trials:
+    """Tilings tried for a graph, for several goals for the peak, and the cheapest of these tilings."""
+
+    def __init__(self, editor: Editor) -> None:
+        self.steps: tuple[_Step, ...] = ()
+        """Steps of the cheapest tiling. There are none while the graph costs least without tiling."""
+        self.goal: int | None = None
+        """Goal of the cheapest tiling."""
+        self._least = _cost(editor)
+        self._untiled = _instruction_bytes(editor, editor.occupancy())
+
+    def reach(self, search: _Tilings) -> None:
+        """Try the lowest goal that a search reaches."""
+        goal = search.lowest_goal()
+        while goal < search.peak:
+            found = search.for_goal(goal)
+            if found.steps and found.peak <= goal:
+                self.compare(search, goal)
+                return
+            goal = max(goal + 1, int(_FINE_STEP * goal))
+
+    def climb(self, search: _Tilings, goal: int) -> None:
+        """Try higher and higher goals, first ``goal``.
+
+        After a goal that is reached, the next one depends on the tiling's peak, so that two tilings usually differ.
+        """
+        is_first = True
+        while self._is_promising(search, goal):
+            reached = self.compare(search, goal)
+            is_too_low = is_first and reached > goal
+            goal = max(int(_LEAST_STEP * goal), int(_STEP * min(goal, reached))) + 1
+            if is_too_low:
+                goal = max(goal, search.lowest_goal())
+            is_first = False
+
+    def compare(self, search: _Tilings, goal: int) -> int:
+        """Compare the tiling for a goal with the cheapest one. Return the tiling's peak."""
+        found = search.for_goal(goal)
+        if found.steps and (cost := search.cost(found)) < self._least:
+            self.steps, self._least, self.goal = found.steps, cost, goal
+        return found.peak
+
+    def _is_promising(self, search: _Tilings, goal: int) -> bool:
+        """Return False if tilings for the goal usually cost more than the best one, even without added instructions."""
+        is_needed = bool(self._least.missing or self._least.left)
+        return goal < search.peak and (is_needed or goal + self._untiled <= self._least.size)
 
 
 class _Cost(NamedTuple):
