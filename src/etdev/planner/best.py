@@ -54,7 +54,7 @@ _FIRST_STEPS = 30_000_000
 _PROBES = 16
 """Number of capacities to try between an unreached goal and the size of the smallest plan so far."""
 _FIXING_STEPS = 25_000_000
-"""Limit on the steps for replanning the buffers that end too high."""
+"""Limit on the steps for planning by segments, and on those for replanning the buffers that end too high."""
 _TURNS = 4
 """Maximum number of times that all buffers are placed again. Each time, the buffers that still end too high come first.
 
@@ -148,6 +148,7 @@ class _Refinement:
             self._turns = 0
         tables = make_tables(part.buffers, _MOST_PAIRS) if count <= _MOST_SEARCHED else None
         self._restarts = tables and Restarts(tables)
+        self._segments = Segments(part.buffers)
 
     def run(self) -> None:
         """Run the attempts, quick attempts first, until the plan reaches the goal."""
@@ -171,12 +172,14 @@ class _Refinement:
         self._fix(self._goal)
 
     def _fit_segments(self) -> None:
-        self._plan_segments(self._goal, _FIXING_STEPS)
+        self._plan_segments(self._goal)
 
-    def _plan_segments(self, capacity: int, most_steps: int) -> None:
-        segments = Segments(self._part.buffers)
-        found = segments.fit(capacity, min(most_steps, self._budget.left))
-        self._budget.left -= segments.steps
+    def _plan_segments(self, capacity: int) -> None:
+        segments = self._segments
+        before = segments.steps
+        found = segments.fit(capacity, min(self._steps, _FIXING_STEPS - before, self._budget.left))
+        self._budget.left -= segments.steps - before
+        self._part.bound = max(self._part.bound, segments.bound)
         if found is not None:
             self._take(found)
 
@@ -232,7 +235,7 @@ class _Refinement:
             if low >= part.size:
                 return
             capacity = (low + part.size - 1) // 2
-            self._plan_segments(capacity, self._steps // _PROBES)
+            self._plan_segments(capacity)
             if self._restarts is None:
                 self._fix(capacity)
             elif part.size > capacity:

@@ -15,16 +15,17 @@ from itertools import accumulate, pairwise
 
 from etdev.planner.problem import Buffer
 from etdev.planner.restarts import Restarts
-from etdev.planner.search import FOUND
+from etdev.planner.search import FOUND, NONE
 from etdev.planner.tables import make_tables
 
 _LEAST_STARTS = 40
-"""Minimum number of buffers that start in a segment, except in the last one."""
+"""Minimum number of buffers that start in a segment, except in the last segment."""
 _MOST_STARTS = 160
 """Maximum number of buffers that start in a segment."""
 _MOST_ACROSS = 4
 """Maximum number of buffers in use across a neck."""
 _MOST_PAIRS = 100_000
+"""Largest number of pairs of overlapping lifetimes in a segment."""
 _STEPS = 4_000_000
 """Limit on the steps of the search for one segment."""
 
@@ -35,24 +36,28 @@ class Segments:
     def __init__(self, buffers: Sequence[Buffer]) -> None:
         self._buffers = buffers
         self._segments = _divide(buffers)
+        self._first = max(range(len(self._segments)), key=self._load, default=None)
+        """Segment to plan first: the one with the most bytes in use, or the last one for which a search failed."""
         self.steps = 0
         """Number of steps spent."""
+        self.bound = 0
+        """Proved lower bound on the size of all plans, in bytes."""
 
     def fit(self, capacity: int, most_steps: int) -> list[int] | None:
-        """Return offsets that fit the capacity, or None if the method found none.
+        """Return offsets that fit the capacity, or None if the method found none in ``most_steps`` steps.
 
-        The segment with the most bytes in use is the first one. If the search for another segment fails, that segment
-        becomes the first one.
+        If the search for a segment fails, that segment becomes the first one.
         """
+        end = self.steps + most_steps
         tried: set[int] = set()
-        first: int | None = max(range(len(self._segments)), key=self._load, default=None)
-        while first is not None and first not in tried and self.steps < most_steps:
-            tried.add(first)
+        while self._first is not None and self._first not in tried:
+            tried.add(self._first)
             offsets: dict[int, int] = {}
-            order = [*range(first, len(self._segments)), *reversed(range(first))]
-            first = next((segment for segment in order if not self._plan(segment, capacity, offsets)), None)
-            if first is None:
+            order = [*range(self._first, len(self._segments)), *reversed(range(self._first))]
+            failed = next((segment for segment in order if not self._plan(segment, capacity, offsets, end)), None)
+            if failed is None:
                 return [offsets[index] for index in range(len(self._buffers))]
+            self._first = failed
         return None
 
     def _load(self, segment: int) -> int:
@@ -64,16 +69,22 @@ class Segments:
             changes[buffer.end] -= buffer.size
         return max(accumulate(changes[instant] for instant in sorted(changes)))
 
-    def _plan(self, segment: int, capacity: int, offsets: dict[int, int]) -> bool:
-        """Plan the buffers of a segment that are not in ``offsets``, and add them. Return False if that fails."""
+    def _plan(self, segment: int, capacity: int, offsets: dict[int, int], end: int) -> bool:
+        """Plan the buffers of a segment that are not in ``offsets``, and add them. Return False if that fails.
+
+        ``end`` is the limit on :attr:`steps`.
+        """
         indices = self._segments[segment]
         buffers = [replace(self._buffers[i], pin=offsets.get(i, self._buffers[i].pin)) for i in indices]
-        tables = make_tables(buffers, _MOST_PAIRS)
+        tables = make_tables(buffers, _MOST_PAIRS) if self.steps < end else None
         if tables is None:
             return False
+        self.steps += len(tables.near)
         restarts = Restarts(tables, self.steps)
-        result, found = restarts.fit(capacity, _STEPS)
+        result, found = restarts.fit(capacity, min(_STEPS, max(end - self.steps, 1)))
         self.steps += restarts.steps
+        if result == NONE and not offsets:
+            self.bound = max(self.bound, capacity + 1)
         if result == FOUND:
             offsets.update(zip(indices, found, strict=True))
         return result == FOUND
@@ -99,7 +110,7 @@ def _find_necks(starts: Sequence[int], ends: Sequence[int]) -> list[int]:
     while len(starts) - bounds[-1] > _MOST_STARTS:
         least = bounds[-1] + _LEAST_STARTS
         possible = {bisect_left(starts, starts[index]) for index in range(least, bounds[-1] + _MOST_STARTS + 1)}
-        across = {bound: bound - bisect_right(ends, starts[bound]) for bound in sorted(possible) if bound > bounds[-1]}
+        across = {bound: bound - bisect_right(ends, starts[bound]) for bound in sorted(possible) if bound >= least}
         neck = min(across, key=across.__getitem__, default=0)
         if not neck or across[neck] > _MOST_ACROSS:
             return [0]
