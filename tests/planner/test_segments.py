@@ -70,7 +70,25 @@ def test_the_plan_of_a_mobile_network_meets_the_bound() -> None:
 
 def test_a_capacity_below_the_bound_fits_no_segment() -> None:
     buffers = _chain(12, 0)
-    assert Segments(buffers).fit(lower_bound(Problem(tuple(buffers))) - 1, STEPS) is None
+    segments, capacity = Segments(buffers), lower_bound(Problem(tuple(buffers))) - 1
+    assert segments.fit(capacity, STEPS) is None
+    assert segments.bound == capacity + 1
+
+
+def test_a_search_without_steps_ends_early() -> None:
+    buffers = [Buffer(16, start, start + 2, 16) for start in range(20_000)]
+    segments = Segments(buffers)
+    assert segments.fit(CAPACITY, 1) is None
+    assert segments.steps < 20_000
+
+    assert segments.fit(CAPACITY, STEPS) is not None
+
+
+def test_many_segments_are_planned_within_a_capacity() -> None:
+    buffers = _chain(120, 3)
+    plan = make_plan(Problem(tuple(buffers), CAPACITY))
+    assert len(buffers) > 5_000
+    assert plan.size <= CAPACITY
 
 
 def test_pins_are_kept() -> None:
