@@ -80,4 +80,4 @@ class Reordering:
     moved: int
     """Minimum number of instructions that must move to get from the original order to the new order."""
     memory: int | None
-    """Planned memory of the method in bytes in the original order; None if this memory does not fit into the banks."""
+    """Bytes of planned memory that the method needs in its original order; None if they do not fit into the banks."""

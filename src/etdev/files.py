@@ -323,8 +323,8 @@ def _temporary_prefix(target: Path) -> str:
 def remove_abandoned(folder: Path, prefix: str | None = None) -> None:
     """Remove temporary files of killed processes in a folder.
 
-    If ``prefix`` is given, remove only temporary files whose names begin with ``prefix``, and temporary files that were
-    to replace them.
+    If ``prefix`` is given, remove only two kinds of temporary files: those whose names begin with ``prefix``, and those
+    that would have replaced such a file.
     """
     mine = r"\..*\." if prefix is None else re.escape(prefix)
     ours = re.compile(rf"(?:{mine}|\.{mine}{_TOKEN}\.){_TOKEN}", re.DOTALL)

@@ -249,7 +249,7 @@ def test_waits_for_no_input_without_a_terminal(tmp_path: Path) -> None:
         (["--template", "maximal"], "error: --template: there is no template 'maximal'\nhelp: use one of: minimal, "),
         (
             ["--name", "../up"],
-            ("error: --name: '../up' cannot be the name of a project, because file names contain this name\n"),
+            ("error: --name: '../up' cannot be the name of a project, because etdev names files after the project\n"),
         ),
     ],
 )

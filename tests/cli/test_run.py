@@ -235,7 +235,7 @@ def test_tensors_that_the_caller_owns_on_a_device_are_brought_there_and_back(run
             2,
             "input 2 must be an integer of 64 bits, but its value is 9223372036854775808",
         ),
-        (["scaled.pte", "--input", "0=two.npz"], 2, "two.npz contains 'a', 'b', but no array named like input 0"),
+        (["scaled.pte", "--input", "0=two.npz"], 2, "two.npz contains 'a', 'b', but no array for input 0"),
         (["scaled.pte", "--random", "--method", "backward"], 2, "the program has no method 'backward'"),
         (
             ["scaled.pte", "--random", "--runtime", "fast"],

@@ -152,10 +152,7 @@ def test_a_worker_for_each_device(run: Run) -> None:
         ),
         (
             ["--workers", "devices"],
-            (
-                "--workers: one worker for each device is possible only in the interpreter, "
-                "for a program that uses devices"
-            ),
+            "--workers: one worker for each device requires the interpreter and a program that uses devices",
         ),
     ],
 )

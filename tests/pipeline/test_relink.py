@@ -317,8 +317,8 @@ def test_arguments_that_do_not_fit(arguments: dict[str, object], message: str, h
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("new.ptd", "cannot be the output program: builds write other kinds of files with the suffix .ptd"),
-        ("new.etrecord", "cannot be the output program: builds write other kinds of files with the suffix .etrecord"),
+        ("new.ptd", "cannot be the output program: etdev uses the suffix .ptd for other kinds of files"),
+        ("new.etrecord", "cannot be the output program: etdev uses the suffix .etrecord for other kinds of files"),
         ("weights", "is a file that `--data` reads"),
     ],
 )

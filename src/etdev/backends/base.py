@@ -173,9 +173,9 @@ class ForMicrocontrollers(Protocol):
 
     @property
     def microcontrollers(self) -> Literal[True]:
-        """Always True. For such a backend, forms need kernels that are in the libraries of ``runtime.kernels``.
+        """Always True. Lowering then uses only forms with kernels in the libraries of ``runtime.kernels``.
 
-        Without this key, lowering uses no forms.
+        If the config lacks this key, lowering uses no forms.
         """
 
 
@@ -211,7 +211,7 @@ class Backend(Protocol):
     def compute_dtype(self) -> str:
         """Least precise dtype in which the delegates compute float32 values, such as ``bfloat16``.
 
-        Verification allows errors of this precision.
+        Verification allows errors that this dtype can cause.
         """
 
     @property

@@ -146,7 +146,7 @@ def _expanded(folder: str) -> str:
 def _checked_name(name: str) -> str:
     if not is_project_name(name):
         raise UsageError(
-            f"{name!r} cannot be the name of a project, because file names contain this name",
+            f"{name!r} cannot be the name of a project, because etdev names files after the project",
             where="--name",
             hint="use letters, digits, `.`, `_` and `-`, with a letter or digit first: for example "
             f"{project_name_from(name)!r}",

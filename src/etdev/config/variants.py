@@ -68,8 +68,8 @@ class Variants:
     def other(self, profile: str) -> Stack:
         """Return the variant for ``profile``, which is not the profile that the user chose.
 
-        The overrides are meant for the chosen profile. So it is no error if an override contains a name, such as a
-        target, that this variant does not define.
+        The overrides are meant for the chosen profile. So an override may contain a name, such as a target, that this
+        variant does not define.
         """
         found = self._stack(self._without, profile)
         problems = [problem for problem in found.problems if problem.rule != UNKNOWN_NAME or problem.line is not None]

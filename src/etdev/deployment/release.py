@@ -171,9 +171,9 @@ def clear(transport: Transport, now: datetime) -> tuple[str, ...]:
 def _clear_one(transport: Transport, found: Leftover) -> None:
     """Remove a leftover of a deployment. Remove the manifest first.
 
-    A deployment that is still running cannot finish the release without the manifest. A transport that renames by
-    copying may already have copied some files to the release's final folder. These files are removed if the manifest is
-    not among them.
+    If the deployment is still running, it cannot finish the release without the manifest. A transport that renames by
+    copying may already have copied some files to the release's final folder. This function also removes that folder,
+    unless it contains the manifest.
     """
     if not found.is_pointer:
         transport.remove(f"{found.name}/{MANIFEST}")
@@ -250,7 +250,7 @@ def _smoke(transport: Transport, name: str, command: Sequence[str]) -> None:
 def _switch(transport: Transport, name: str, before: str | None, now: datetime) -> None:
     """Move the pointer to a release.
 
-    Another deployment may remove the release as an old release at the same time. Therefore, this function checks after
+    At the same time, another deployment may remove the release because it is old. Therefore, this function checks after
     the switch if the release still has a manifest. If not, it moves the pointer back and raises
     :class:`~etdev.errors.DeployError`. The other deployment checks the pointer (see :func:`_remove_release`).
     """

@@ -114,9 +114,9 @@ def leftovers(transport: Transport, now: datetime) -> list[Leftover]:
 def half_removed(transport: Transport) -> Iterator[str]:
     """Yield the releases that lack a manifest because their removal was interrupted.
 
-    A running upload also lacks its manifest, but it has a temporary name until the manifest exists. Therefore, this
-    function reads the folders first, then the temporary names, and then the manifests. In another order, it could miss
-    the temporary name and the manifest of such an upload.
+    The release of a running upload may also lack its manifest. But until the manifest exists, the target also has a
+    temporary name for this release. Therefore, this function reads the folders first, then the temporary names, and
+    then the manifests. In another order, it could miss both the temporary name and the manifest.
     """
     folders = releases(transport)
     making = {in_making(name) for name in transport.names("")}

@@ -260,7 +260,7 @@ def _tensor(declared: m.Tensor, given: _Given) -> torch.Tensor:
     if len(found) == 1:
         return next(iter(found.values()))
     raise UsageError(
-        f"{path} contains {', '.join(map(repr, found)) or 'nothing'}, but no array named like {given.label}",
+        f"{path} contains {', '.join(map(repr, found)) or 'nothing'}, but no array for {given.label}",
         where=WHERE,
         hint="pass a file with only one array, or give the array the name of the input",
     )

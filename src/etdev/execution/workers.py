@@ -131,7 +131,7 @@ class OnWorkers:
         devices = tuple(named_devices(self.program))
         if not devices or self.runtime != "replay":
             raise UsageError(
-                "one worker for each device is possible only in the interpreter, for a program that uses devices",
+                "one worker for each device requires the interpreter and a program that uses devices",
                 where="--workers",
                 hint="set a number of workers, such as `--workers 2`",
             )

@@ -143,8 +143,8 @@ def weight_parts(program: Program, *, pooled: Collection[str] = ()) -> Parts:
     """Return the sizes of a program's constants, and of the data that delegates look up by name.
 
     The name of a constant includes the first op that uses the constant. Constants and data of nested programs in
-    reference delegates are included. ``pooled`` has the same meaning as in
-    :func:`~etdev.inspection.measure.weight_bytes`: such data is not a part if a constant has the same bytes.
+    reference delegates are included. ``pooled`` has names of data, as in
+    :func:`~etdev.inspection.measure.weight_bytes`. Data with such a name is left out if a constant has the same bytes.
     """
     nested = tuple(part for each in nested_programs(program) for part in _weights(each))
     return Parts((*_weights(program, pooled=pooled), *nested))

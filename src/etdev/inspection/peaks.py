@@ -129,7 +129,7 @@ class _Writers:
         If several tensors have the largest size, return the one written last. Some tensors are never written as a
         whole: an alias, or the output of a ``cat`` whose parts are computed in place. For such a tensor, return the
         position of the last write to the storage. In a loop, this position may be after ``position``. The returned
-        position is None if an earlier call wrote the content.
+        position is None if an earlier call of any method wrote the content.
         """
         last = self._last(storage.values, position)
         if not storage.persistent and not last:

@@ -43,8 +43,8 @@ _MOST_CASES = 400
 _MOST_CRASHES = 3
 """Maximum number of crashes of one operator in calls without shared memory.
 
-After this number of crashes, etdev assumes that the kernel accepts no other cases, and does not try them. If a program
-with shared memory then crashes, all of its runs count as ``refused``.
+After this number of crashes, etdev tries no other cases without shared memory, and assumes that the kernel does not
+accept them. If a program with shared memory crashes after that, all of its runs count as ``refused``.
 """
 
 
@@ -374,7 +374,7 @@ _GAP = 64
 
 
 def _numbers(spec: TensorArg, dtype: m.ScalarType, random: Generator) -> Bytes:
-    """Return the bytes of a tensor with random numbers as ``spec`` requires, in memory order."""
+    """Return a tensor's bytes in memory order. The elements are ones or random numbers, as ``spec`` requires."""
     import numpy as np
 
     count = prod(spec.shape)

@@ -2,8 +2,8 @@
 
 An unsafe kernel reads an element after overwriting it. The kernel may still return the right result by luck: for a
 single row, for a size that is a multiple of the kernel's vectors, or within the first block of a tiling. Therefore, the
-cases have every size from 1 to beyond all vectors, and sizes around powers of two. They also have several ranks,
-several numbers of rows, and every dimension along which an operator can work.
+cases have every size from 1 to the length of several vectors, and sizes around powers of two. They also have several
+ranks, several numbers of rows, and every dimension along which an operator can work.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ Verdict: TypeAlias = Literal["safe", "unsafe", "identity", "few", "refused", "no
 * ``safe``: equal results in all cases, with enough different shapes.
 * ``unsafe``: a different result in at least one case, or a crash.
 * ``identity``: in all cases that ran, the output is a copy of the input. So the operator can be removed.
-* ``few``: equal results in all cases, but with too few shapes. For example, a reduction keeps the shape only over a
-  dimension of size 1.
+* ``few``: equal results in all cases, but with too few shapes. For example, a reduction has few cases, because only
+  a reduction of a dimension of size 1 keeps the shape.
 * ``refused``: the kernel detects that tensors overlap, and fails.
 * ``not run``: the kernel accepted none of the cases.
 """

@@ -43,9 +43,9 @@ class Banks:
     """Memory id that each bank has in the file. The ids are the numbers from 1, in any order."""
     pins: Pins = field(default_factory=Pins)
     share_most: bool = False
-    """True to try less sharing of bytes only if the tensors do not fit otherwise.
+    """True if the link shares fewer bytes only to make the tensors fit.
 
-    If False, the link also tries less sharing to lower the cost of traffic.
+    If False, the link also shares fewer bytes to lower the cost of traffic.
     """
 
 

@@ -25,7 +25,7 @@ def lift_foreign(method: Method, work: Work, options: LinkOptions) -> Changed:
 
 
 def lift_placed(method: Method, work: Work, options: LinkOptions) -> Changed:
-    """Lift a method with tensors on devices. The pass ``join branches`` made some of its storages overlap."""
+    """Lift a method with tensors on devices. The pass ``join branches`` made some of the method's storages overlap."""
     return _lifted(method) if method.neighbors else Changed(method)
 
 

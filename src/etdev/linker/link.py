@@ -69,10 +69,10 @@ def link(
 def _sizes(
     reports: Sequence[MethodReport], results: Sequence[PassResult], numbers: Sequence[int], options: LinkOptions
 ) -> dict[str, dict[int, int]]:
-    """Return, for each method, a map from buffers to the sizes in bytes that the planner in ``options`` achieves.
+    """Return the buffer sizes with the planner in ``options``: for each method, a map from buffers to sizes in bytes.
 
-    ``reports`` are from the link with another planner. If that link keeps the order of instructions, this function uses
-    only results with the original order.
+    ``reports`` are the reports of the link, which used another planner. If the link kept the order of instructions,
+    consider only results with the original order.
     """
     reordered = any(report.order is not None for report in reports)
     found = _smallest([each for each in results if reordered or not _is_reordered(each)], numbers, options)

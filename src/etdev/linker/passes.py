@@ -76,7 +76,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("parts", on_each(elide_parts)),
     Pass("apply merges", on_each(_apply_merges)),
 )
-"""All passes, in order. Passes from ``in place`` on share a record of merges. ``apply merges`` applies the record."""
+"""All passes, in order. The passes after ``order`` record merges of storages; the last pass applies them."""
 
 _ORDER = next(number for number, item in enumerate(PASSES) if item.name == "order")
 BEFORE_ORDER, ORDER, AFTER_ORDER = PASSES[:_ORDER], PASSES[_ORDER : _ORDER + 1], PASSES[_ORDER + 1 :]

@@ -141,7 +141,8 @@ def _elementwise(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
 def _viewed(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
     """Return the inputs that a tile of a view needs.
 
-    The input is tiled along the axis whose preceding sizes have the same product as the output's sizes before ``axis``.
+    The input is tiled along one of its axes. The input's sizes before that axis have the same product as the output's
+    sizes before ``axis``.
     """
     source = arguments(node)[0]
     known = shape_of(source)

@@ -67,9 +67,9 @@ def _possible(estimates: Estimates, parts: Iterable[tuple[int, Region | None]]) 
 
 
 def _finest(estimates: Estimates, region: Region, most: int) -> Choice | None:
-    """Return the choice with ``most`` tiles, or None if it is not possible.
+    """Return the choice with ``most`` tiles. If tiles overlap, use the largest possible number up to ``most``.
 
-    If tiles overlap, return the choice with the most tiles, up to ``most``, that do not overlap too much.
+    A number of tiles is possible if they do not overlap too much. Return None if there is no choice.
     """
     if not region.has_halo:
         return estimates.of(region, most)

@@ -40,7 +40,7 @@ _MOST_PIECES = 256
 """Maximum number of tiles of a convolution. Each tile adds a few hundred bytes to the file."""
 
 _FEW_CALLS = 16
-"""Maximum number of kernel calls per sample, for the estimate of the memory that a convolution needs."""
+"""Maximum number of kernel calls per sample of the tilings that :func:`workspace` considers."""
 _WORTH = 1.5
 """Minimum estimated speedup for which a convolution is replaced."""
 
@@ -100,10 +100,11 @@ def price(editor: Editor) -> tuple[int, int]:
 
 
 def workspace(node: Node, axis: int = 0, size: int | None = None) -> int:
-    """Return the bytes that a convolution needs besides its input and its output if it becomes products with few calls.
+    """Return the bytes that a convolution needs besides its input and its output.
 
-    Return 0 for other ops, and for convolutions that keep the portable kernel. ``axis`` and ``size`` are for a tile of
-    ``size`` elements along an axis of the output.
+    The figure is for a convolution that is computed as matrix products with few kernel calls. Return 0 for other ops,
+    and for convolutions that keep the portable kernel. ``axis`` and ``size`` are for a tile of ``size`` elements along
+    an axis of the output.
     """
     if kind_of(node) != "convolution":
         return 0

@@ -86,9 +86,9 @@ class Estimates:
     ) -> None:
         self.occupancy = occupancy
         self.figures = dict(known)
-        """Maps each tiling so far to its estimate, or to None if the region cannot be tiled. Includes ``known``."""
+        """Maps each known tiling to its estimate, or to None if the region cannot be tiled. Includes ``known``."""
         self.overlaps = dict(overlaps)
-        """Maps each tiling with halos so far to the result of :func:`overlaps_little`."""
+        """Maps each known tiling with halos to the result of :func:`overlaps_little`."""
         self._ops: dict[int, tuple[Region, tuple[tuple[int, int, int], ...]]] = {}
         """Maps the ``id`` of a region to a pair: the region, and its ops as in :data:`Part`."""
         self.begin = self.end = occupancy.peak_index

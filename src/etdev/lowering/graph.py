@@ -69,7 +69,7 @@ class Editor:
         # Fake tensors of different modes cannot be mixed, and each mode needs its own results.
         mode = next((node.meta["val"].fake_mode for node in self.graph.nodes if _is_fake(node.meta.get("val"))), None)
         self._results: dict[Hashable, Any] = self.known.setdefault(("results", mode), {})
-        """Results of ops on fake tensors, by op and arguments, and contiguous ones by dtype and shape."""
+        """Results of ops on fake tensors, by op and arguments. Those of :meth:`_move` are stored by dtype and shape."""
         self.limit: int = self.occupancy().peak() if settings.limit is None else settings.limit
         """Maximum number of bytes in use. The default is the estimated peak of the stock lowering after the link."""
         self.is_tiled = False

@@ -1,7 +1,7 @@
 """Halos: tiles of convolutions and poolings along the height of an image, or along a signal.
 
 Windows slide over the input. So a tile needs a *halo*: the input's elements next to the tile that its windows cover.
-Tiles of neighbouring ops overlap by their halos, and the overlap is computed more than once.
+If another such op uses the output, neighbouring tiles of the output overlap. The overlap is computed more than once.
 """
 
 from __future__ import annotations

@@ -108,7 +108,10 @@ class Region:
         return not pads or all(self.tile(number, pieces) is not None for number in (0, pieces - 1))
 
     def _with_halos(self, own: dict[Node, range]) -> dict[Node, range] | None:
-        """Return the elements that a tile of each op computes if the tiles of outputs contain the elements ``own``."""
+        """Return the elements that a tile of each op computes, with halos.
+
+        ``own`` maps each output of the region to the elements that the tile contributes.
+        """
         if not self.has_halo:
             return own
         found: dict[Node, range] = {}
@@ -151,7 +154,7 @@ class Region:
 
     @cached_property
     def cut_products(self) -> int:
-        """Number of matrix products in ``bmm`` ops whose matrices are tiled. Each tile has a part of all of them."""
+        """Number of matrix products in ``bmm`` ops whose tiles cut the matrices. A tile has a part of each product."""
         shapes = [shape_of(node) or [0] for node, axis in self.axes.items() if kind_of(node) == "bmm" and axis > 0]
         return sum(shape[0] for shape in shapes)
 
@@ -205,7 +208,7 @@ class _Grains:
     def add(self, node: Node, what: Needs, others: Mapping[Node, Needs]) -> bool:
         """Add an op. Return False and change nothing if its axis and its group's axes have no common grains.
 
-        ``others`` maps the ops that were added before to the inputs that a tile of each needs.
+        ``others`` maps each op that was added before to the inputs that its tiles need.
         """
         near = [] if what.halo else [source for source, along in what.axes.items() if along is not None]
         near += [user for user in node.users if user in others and others[user].halo is None]

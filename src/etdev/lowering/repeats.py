@@ -38,9 +38,9 @@ class Known:
     choices: dict[int, _Chosen | None] = field(default_factory=dict)
     """Maps a goal for the peak in bytes to the best tiling, or to None if no tiling lowers the peak."""
     before: int = 0
-    """Number of ops of the stretch before the peak."""
+    """Number of the stretch's ops that come before the peak."""
     after: int = 0
-    """Number of ops of the stretch after the peak."""
+    """Number of the stretch's ops that come after the peak."""
 
     def add(self, other: Known) -> None:
         """Add the estimates and choices for another stretch around the same peak."""
@@ -60,17 +60,17 @@ class Known:
 
 
 class Repeats:
-    """Known estimates and choices of tilings. Each entry is for the stretch of a graph that determines the entry."""
+    """Known estimates and choices of tilings, stored by the stretch of a graph on which they depend."""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, Known] = {}
         self._extents: defaultdict[Hashable, dict[tuple[int, int], None]] = defaultdict(dict)
-        """Maps results of :func:`_kind` to the stretches with such a peak that are in ``_known``.
+        """Maps each result of :func:`_kind` to the extents of the known stretches in such graphs.
 
-        A stretch is a pair: its number of ops before the peak, and its number of ops after the peak.
+        An extent is a pair: the number of ops that come before the peak, and the number of ops that come after it.
         """
         self._facts: dict[int, tuple[Any, Hashable]] = {}
-        """Maps the ``id`` of a value in a node's metadata to a pair: the value, and the :func:`facts_of` it."""
+        """Maps the ``id`` of a value in a node's metadata to a pair: the value, and its :func:`facts_of`."""
 
     def find(self, occupancy: Occupancy) -> Known:
         """Return the known estimates and choices for the stretch around the peak, as a new object."""

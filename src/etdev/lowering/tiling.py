@@ -35,13 +35,13 @@ _ENOUGH = 1.05
 _MOST_ADDED = 2_000
 """Maximum number of ops that tiling may add to a method. Each op adds a few hundred bytes to the file."""
 _HOPELESS = 1.5
-"""A search ends early if lowering the peak would probably add more than this multiple of the maximum number of ops."""
+"""A search ends early if, to lower the peak, it would probably exceed its maximum of added ops by this factor."""
 _MOST_TRIED = 20_000
 """Maximum number of added ops during the search for the lowest reachable peak."""
 _STEP = 1.17
-"""Factor from the peak that was reached for one goal to the next goal."""
+"""Factor by which the next goal exceeds the current one, or the peak reached for the current one if that is lower."""
 _FINE_STEP = 1.08
-"""Factor from one goal to the next if the search ends at the first goal that is reached."""
+"""Factor from one goal to the next in :meth:`_Trials.reach`, which ends at the first goal that is reached."""
 _LEAST_STEP = 1.03
 """Smallest factor from one goal to the next."""
 _FREE = VIEWS | {"getitem"}
@@ -123,16 +123,17 @@ class _Tilings:
     def lowest_goal(self) -> int:
         """Return the first goal for the peak, or the peak itself if tiling cannot lower it.
 
-        The goal is a little above the lowest reachable peak. Tiling ops below that peak would gain nothing. If the goal
-        is not below the graph's peak, there is no goal to try.
+        The goal is a little above the lowest reachable peak. Tiling an op during which fewer bytes are in use would
+        gain nothing. If the goal is not below the graph's peak, there is no goal to try.
         """
         lowest = self.lowest_peak()
         return self.peak if lowest is None else int(_ENOUGH * lowest)
 
     def are_too_large(self, ops: Sequence[Node], workspace: Workspace) -> bool:
-        """Return whether workspaces of ops exceed the lowest goal, or its tiling's peak after that tiling.
+        """Return whether ops with their workspaces exceed the lowest goal, before or after the tiling for that goal.
 
-        If they do not, a search that considers the workspaces usually makes the same choices.
+        If the tiling misses the goal, the limit after the tiling is the peak that it reached. If the result is False, a
+        search usually makes the same choices with and without the workspaces.
         """
         goal = self.lowest_goal()
         occupancy = self._editor.occupancy(workspace=workspace)
@@ -190,7 +191,7 @@ def _cheapest(editor: Editor, searches: Sequence[_Tilings]) -> tuple[_Step, ...]
 
 
 class _Trials:
-    """Tilings tried for a graph, for several goals for the peak, and the cheapest of these tilings."""
+    """Tilings of a graph that were tried for several goals, and the cheapest of these tilings."""
 
     def __init__(self, editor: Editor) -> None:
         self.steps: tuple[_Step, ...] = ()
@@ -213,7 +214,7 @@ class _Trials:
     def climb(self, search: _Tilings, goal: int) -> None:
         """Try higher and higher goals, first ``goal``.
 
-        After a goal that is reached, the next one depends on the tiling's peak, so that two tilings usually differ.
+        Each goal also depends on the peak of the tiling before it. So successive tilings usually differ.
         """
         is_first = True
         while self._is_promising(search, goal):
@@ -277,8 +278,8 @@ def _instruction_bytes(editor: Editor, occupancy: Occupancy) -> int:
 def _search(editor: Editor, goal: int, most_added: int, workspace: Workspace | None) -> tuple[tuple[_Step, ...], bool]:
     """Tile regions until the peak is at the goal, or cannot be lowered further.
 
-    Return the tilings that lowered the peak, and whether the editor's graph is the one after these tilings. It is not
-    if one more tiling was tried that did not lower the peak.
+    Return the tilings that lowered the peak, and a flag. The flag is False if the editor's graph also contains one more
+    tiling, which did not lower the peak.
     """
     steps: list[_Step] = []
     added, occupancy = 0, editor.occupancy(workspace=workspace)

@@ -26,7 +26,7 @@ class Window:
         self._at: dict[int, int] = {}
         """Maps indices of added ops in the graph to their indices in this window."""
         self._homes: dict[int, int] = {}
-        """Maps the index of an op that owns memory, in the graph, to the index of that memory in this window."""
+        """Maps an op that owns memory to that memory: an index in the graph to an index in this window."""
         self._slices: dict[tuple[Node, int, range], int] = {}
         self._opened = 0
 
@@ -71,7 +71,7 @@ class Window:
         self._at[at[node]] = self._add(Op(kind, tuple(sources), share, since=since, workspace=workspace))
 
     def _part(self, node: Node, source: Node, region: Region, tile: Mapping[Node, range]) -> int:
-        """Return the index of the elements of a tiled input that the tile of an op needs."""
+        """Return the index, in this window, of the part of a tiled input that the tile of an op needs."""
         at, axis = self._occupancy.at, region.needs[node].axes[source]
         assert axis is not None
         wanted = region.needs[node].source_range(source, tile[node])

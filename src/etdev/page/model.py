@@ -186,7 +186,7 @@ class Modules:
     written: tuple[int, ...]
     """Bytes that each module writes if every instruction runs once. The module's ops in delegates count, too."""
     peak: tuple[int, ...]
-    """For each module, the number of bytes that it wrote among the bytes in use at the peaks of all buffers."""
+    """Of the bytes in use at the peaks of all buffers, the number of bytes that each module wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,9 +343,9 @@ class MethodDiffPage:
     name: str
     figures: tuple[Figure, ...]
     instruction_a: tuple[int, ...]
-    """For each pair of equal instructions, the position in the first method. :data:`NONE` if only the second has it."""
+    """For each instruction of either method, the position in the first. :data:`NONE` if only the second has it."""
     instruction_b: tuple[int, ...]
-    """For each of these pairs, the position in the second method. :data:`NONE` if only the first has it."""
+    """For each of these instructions, the position in the second method. :data:`NONE` if only the first has it."""
     matched: int
     """Number of tensors that both methods have in planned memory."""
     moved_a: tuple[int, ...]

@@ -133,8 +133,8 @@ def deploy(
     even if config, code or weights have changed since the build. The other arguments are those of :func:`build`.
 
     Raises an :class:`~etdev.errors.EtdevError` if the config, the environment, the built files or the destination
-    prevent the deployment. After an error, the current release is unchanged, unless the error
-    occurred while switching to the new one; the message says so.
+    prevent the deployment. After an error, the current release is unchanged. The only exception is an error
+    during the switch to the new release: its message mentions the switch.
     """
     from etdev.pipeline.deploy import DeployOptions, deploy_project
 

@@ -52,7 +52,7 @@ class DeployResult(Part):
     removed: tuple[str, ...] = ()
     """Names of old releases that were removed, because the config's ``keep`` limits the number of releases."""
     leftovers: tuple[str, ...] = ()
-    """Files that interrupted deployments left at the destination; this deployment removes them."""
+    """Files left at the destination by interrupted deployments; this deployment removes these files."""
     notes: tuple[str, ...] = ()
 
 

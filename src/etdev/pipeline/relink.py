@@ -298,8 +298,8 @@ def _refuse_place(target: Path, data: Sequence[Path]) -> None:
     """Raise an error if the output path is one of the data files, or has the suffix of another kind of file."""
     if target.suffix in PRODUCTS and target.suffix != ".pte":
         raise UsageError(
-            f"{str(target)!r} cannot be the output program: builds write other kinds of files with the suffix "
-            f"{target.suffix}",
+            f"{str(target)!r} cannot be the output program: etdev uses the suffix "
+            f"{target.suffix} for other kinds of files",
             where="-o",
             hint="use a name that ends in .pte",
         )
@@ -350,7 +350,7 @@ def _write(program: Program, linked: Linked, target: Path, source: Path | None) 
 def _check(written: Program, before: Program, reports: Sequence[MethodReport], target: Path) -> Finding:
     """Check the new plans in the written program, and raise an error if a plan is wrong.
 
-    Old plans are not checked: they come from another toolchain, and the linker has already read them.
+    Plans that methods kept are not checked: another toolchain made them, and the linker found no error in them.
     """
     new = {report.name: report for report in reports if report.kept is None}
     if not new:

@@ -49,9 +49,9 @@ class SinceBuilt:
 def since_built(project: Project, target: str, *, settings: bool = True) -> SinceBuilt:
     """Compare the project with the inputs that a target's file was built from, according to the lock or the cache.
 
-    If ``settings`` is False, compare only files, because the caller may not have the profile of the build. Ignore
-    versions of packages, because a file may be verified and deployed on a machine with other packages. The result is
-    empty if neither the lock nor the cache has an entry for the file. It is also empty if a built file cannot be read.
+    If ``settings`` is False, compare only files: a config that was loaded without the build's profile has other
+    settings. Ignore versions of packages, because a file may be verified and deployed on a machine with other packages.
+    The result is empty if neither the lock nor the cache has an entry for the file, or if a built file cannot be read.
     """
     counted = ("setting", *_FILES) if settings else _FILES
     with Cache(open_store()) as cache:

@@ -2,9 +2,9 @@
 
 The planner places buffers one after another. It places each buffer in a gap between the ranges that are in use during
 the buffer's lifetime. The best order differs from problem to problem, so the planner tries a few orders until a plan
-meets the lower bound. If no plan does, the planner searches segment by segment if few buffers connect the segments, and
-replans the buffers that end too high, together with the buffers around them. If the problem is not too large, the
-planner also searches all possible plans.
+meets the lower bound. If no plan does, further attempts follow. If few buffers are in use across some instants, the
+planner divides the buffers at these instants and searches segment by segment. It replans the buffers that end too high,
+together with the buffers around them. If the problem is not too large, the planner also searches all possible plans.
 
 The result depends only on the problem. Effort is counted in steps, never in seconds. Random numbers come from a
 generator with a fixed seed.
@@ -54,7 +54,7 @@ _FIRST_STEPS = 30_000_000
 _PROBES = 16
 """Number of capacities to try between an unreached goal and the size of the smallest plan so far."""
 _FIXING_STEPS = 25_000_000
-"""Limit on the steps for planning by segments, and on those for replanning the buffers that end too high."""
+"""Limit on the steps for planning by segments. The same limit applies to replanning the buffers that end too high."""
 _TURNS = 4
 """Maximum number of times that all buffers are placed again. Each time, the buffers that still end too high come first.
 
@@ -252,7 +252,7 @@ class _Refinement:
 def _place_part(part: Part, goal: int, *, further: bool = False) -> None:
     """Plan a part with its first strategy. If ``further``, try all other strategies until one reaches the goal.
 
-    Strips are the first strategy of a part with many buffers, if possible, and a further one of other parts.
+    For a part with many buffers, strips are the first strategy if possible. For other parts, strips are a further one.
     """
     buffers = part.buffers
     if further != _is_large(part) and (found := place_in_strips(buffers)) is not None:

@@ -22,7 +22,7 @@ from etdev.planner.naive import pinned_end
 from etdev.planner.problem import Buffer, Problem
 
 _SORTED_ALIGNMENT = 16
-"""Sizes are rounded up to this multiple, in bytes, before buffers are sorted. The plan may have another alignment.
+"""Before buffers are sorted, sizes are rounded up to a multiple of this number. The plan may have another alignment.
 
 The value is ``ALIGNMENT`` of ``exir/tensor.py``.
 """

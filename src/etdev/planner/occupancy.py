@@ -34,9 +34,9 @@ class Timeline:
         self.ranges = [(rank[buffer.start], bisect_left(starts, buffer.end)) for buffer in buffers]
         self._leaves = 1 << max(self.ranks - 1, 0).bit_length()
         self.covers = [self._cover(first, last) for first, last in self.ranges]
-        """Nodes that cover each buffer's lifetime. Node 1 is the root, and 2n and 2n + 1 are the children of node n."""
+        """For each buffer, the nodes that cover its lifetime. Node 1 is the root. Node n has children 2n and 2n + 1."""
         self.parents = _find_parents(node for cover in self.covers for node in cover)
-        """Maps each node that covers a lifetime to its nearest ancestor that also covers a lifetime, or to 0."""
+        """For each node that covers a lifetime: its nearest ancestor that also covers a lifetime, or 0."""
 
     def _cover(self, first: int, last: int) -> tuple[int, ...]:
         """Return the smallest set of nodes that together cover exactly a range of ranks."""

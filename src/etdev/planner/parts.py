@@ -40,8 +40,8 @@ def find_parts(problem: Problem, offsets: list[int]) -> list[Part]:
 
     Buffers whose lifetimes overlap, directly or through other buffers, form a group. Some buffers are in
     use during the whole lifetime of their group. The function places these buffers below the rest of the group, unless
-    that needs padding. It writes their offsets to ``offsets``, and they belong to no part. No smaller plan is missed,
-    because any plan can exchange such a buffer with the buffers below it.
+    that needs padding. It writes their offsets to ``offsets``, and they belong to no part. Moving such a buffer to the
+    bottom makes no plan larger, so no smaller plan is missed.
     """
     buffers = problem.buffers
     active = sorted((i for i, b in enumerate(buffers) if b.occupies), key=lambda index: buffers[index].start)

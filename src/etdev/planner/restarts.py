@@ -21,7 +21,7 @@ _NODES_PER_BUFFER = 12
 _LEAST_COUNTED = 40
 """With fewer buffers, the limit on answers is as high as for this number of buffers.
 
-The reason is that a proof that no plan fits takes more answers than a plan.
+This leaves room for a proof that no plan fits. The proof takes more answers than a plan.
 """
 _DISORDER = 0.3
 """Largest distance that a buffer moves in a randomly changed order, as a fraction of the number of buffers."""

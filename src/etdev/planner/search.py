@@ -46,13 +46,14 @@ FOUND, NONE, STOPPED = 1, 0, -1
 _FAR = 2**62
 """A number of bytes above every offset: twice ``LARGEST``."""
 _WEIGHT = 2**20
-"""Factor for a number of answers before the integer division by a section's weight. It keeps the result precise."""
+"""A number of answers is multiplied by this, so that its integer division by a section's weight stays precise."""
 
 
 class Rule(NamedTuple):
     """Rule that selects the section in which a buffer is placed next: the section with the smallest key.
 
     The key is ``floor`` times the section's floor, minus ``left`` times the bytes of the section's unplaced buffers.
+    Of equal keys, the section with the fewest spare bytes is chosen. If ``crowd`` is 1, the lowest floor is chosen.
     """
 
     floor: int
@@ -60,12 +61,12 @@ class Rule(NamedTuple):
     crowd: int = 0
     """If 1, the key is instead the number of possible answers divided by the section's weight."""
     rank: int = 0
-    """Rule for equal keys: 1 prefers the section whose first answer ranks lowest, 0 the one with the least waste."""
+    """If 1, the section whose first answer has the lowest rank is chosen among equal keys instead."""
 
 
 @kernel
 def next_answer(tables: Tables, state: State, rank: Table, section: int, before: int) -> int:
-    """Return the first buffer by rank after ``before`` that fits at the floor, or -1. A ``before`` of -1 means all."""
+    """Return the first buffer by rank that fits at the floor and comes after ``before`` (-1: any), or -1 if none."""
     chosen, chosen_rank = -1, len(rank)
     last_rank, last_kind = -1, -1
     if before >= 0:
@@ -328,7 +329,7 @@ def ask(
 
 @kernel
 def go_back(tables: Tables, state: State, depth: int) -> int:
-    """Undo the answers back to that of a frame's parent. Return the parent's depth, or -1 if there is no parent."""
+    """Undo the answer of a frame's parent and all later answers. Return the parent's depth; -1 without a parent."""
     parent = state.frames[FRAME * depth + PARENT]
     if parent >= 0:
         for frame in range(depth - 1, parent - 1, -1):

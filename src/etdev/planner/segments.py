@@ -1,8 +1,8 @@
 """Planning of buffers segment by segment.
 
-Many programs have *necks*, instants at which few buffers are in use before and after. Between two necks is a segment.
-An exact search for the buffers of one segment is small. The first segment is planned alone. Buffers in use across a
-neck then keep their offsets in the segments on the other side.
+Many programs have *necks*: instants across which few buffers are in use. Between two necks is a segment. An exact
+search for the buffers of one segment is small. One segment is planned first, on its own. Buffers in use across a neck
+then keep their offsets in the segments on the other side.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Segments:
         self._buffers = buffers
         self._segments = _divide(buffers)
         self._first = max(range(len(self._segments)), key=self._load, default=None)
-        """Segment to plan first: the one with the most bytes in use, or the last one for which a search failed."""
+        """Segment to plan first: the one whose search failed last, or initially the one with the most bytes in use."""
         self.steps = 0
         """Number of steps spent."""
         self.bound = 0
@@ -46,7 +46,7 @@ class Segments:
     def fit(self, capacity: int, most_steps: int) -> list[int] | None:
         """Return offsets that fit the capacity, or None if the method found none in ``most_steps`` steps.
 
-        If the search for a segment fails, that segment becomes the first one.
+        If the search for a segment fails, the next attempt plans that segment first.
         """
         end = self.steps + most_steps
         tried: set[int] = set()
@@ -70,7 +70,7 @@ class Segments:
         return max(accumulate(changes[instant] for instant in sorted(changes)))
 
     def _plan(self, segment: int, capacity: int, offsets: dict[int, int], end: int) -> bool:
-        """Plan the buffers of a segment that are not in ``offsets``, and add them. Return False if that fails.
+        """Plan a segment's buffers that are not in ``offsets`` yet, and add them to it. Return False if that fails.
 
         ``end`` is the limit on :attr:`steps`.
         """
@@ -91,7 +91,7 @@ class Segments:
 
 
 def _divide(buffers: Sequence[Buffer]) -> list[list[int]]:
-    """Return the buffers in use in each segment, as indices, or no segments if there is no neck where one is needed."""
+    """Return the indices of the buffers in use in each segment. If no necks were found, return no segments."""
     starts = [buffer.start for buffer in buffers]
     bounds = _find_necks(starts, sorted(buffer.end for buffer in buffers))
     segments: list[list[int]] = []
@@ -104,7 +104,7 @@ def _divide(buffers: Sequence[Buffer]) -> list[list[int]]:
 def _find_necks(starts: Sequence[int], ends: Sequence[int]) -> list[int]:
     """Return 0 and, for each neck, the number of buffers that start before it.
 
-    Both arguments must be sorted. Return 0 alone if there is no neck where one is needed.
+    Both arguments must be sorted. Return 0 alone if the buffers need no neck, or lack a neck that they need.
     """
     bounds = [0]
     while len(starts) - bounds[-1] > _MOST_STARTS:

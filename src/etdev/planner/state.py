@@ -39,7 +39,7 @@ class State(NamedTuple):
     floor_trail: Table
     """Two entries for each change of ``floor``: the section, and its floor before the change."""
     used: Table
-    """Numbers of used entries in ``low_trail``, ``floor_trail`` and ``parts``, then the number of steps spent."""
+    """Counters: the used entries of ``low_trail``, of ``floor_trail`` and of ``parts``, then the steps spent."""
 
 
 FRAME = 7

@@ -1,12 +1,13 @@
 """Placement of buffers of few different sizes, in strips.
 
 A *strip* is a range of bytes that is free during a range of instants. Sizes are placed in descending order. For each
-size, the buffers are placed in order of their start. A buffer takes the bottom of the strip that is in use again first
-after the buffer. If several strips are free without end, the buffer takes the one that was in use last. If no strip has
-room, the arena grows. The rest of the strip remains free for smaller buffers: above the buffer, before it and after it.
+size, the buffers are placed in order of their start. A buffer goes to the bottom of a strip that has room for it. Of
+several such strips, it takes the one that is in use again first. Of strips that stay free without end, it takes the one
+that was in use last. If no strip has room, the arena grows. The rest of the strip remains free for smaller buffers:
+above the buffer, before it and after it.
 
 So buffers of one size use the same bytes in turn, and smaller buffers fill the gaps. With thousands of buffers in use
-at once, the plans are often close to the lower bound, and much faster to find than by looking for a gap for each
+at once, the plans are often close to the lower bound. Finding them is much faster than looking for a gap for each
 buffer.
 """
 
@@ -69,11 +70,11 @@ class _Level:
         self._size = size
         self._above = above
         self._left: list[_Strip] = []
-        """Strips that are too low for another buffer, or that end before the next buffer."""
+        """Strips that have too few bytes for another buffer, or that end before the next buffer starts."""
         self._free: list[_Strip] = []
         """Strips that are free now, sorted."""
         self._given: list[_Strip] = []
-        """Strips that are high enough but not in ``_free`` yet, in descending order of their begin."""
+        """Strips that have enough bytes but are not in ``_free`` yet, in descending order of their begin."""
         self._later: list[tuple[int, _Strip]] = []
         """Heap of strips that buffers of this size leave free after them, each as ``(begin, strip)``."""
         for strip in strips:

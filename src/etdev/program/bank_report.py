@@ -30,9 +30,9 @@ class BankUse:
 
 
 def counted_calls(methods: Iterable[Sequence[BufferInfo]]) -> str:
-    """Return words for a figure of traffic in a message, such as ``in a call``.
+    """Return words, such as ``in a call``, that state which calls a figure of traffic counts.
 
-    The words state the calls that the figure counts. ``methods`` has the planned buffers of each method.
+    ``methods`` has the planned buffers of each method.
     """
     return "if each method is called once" if sum(map(bool, methods)) > 1 else "in a call"
 

@@ -27,7 +27,7 @@ def constant_data(program: m.Program, tensor: m.Tensor) -> Blob | None:
 
 
 def constants_size(program: m.Program) -> int:
-    """Return the number of bytes of the constant segment that are data of tensors. Shared bytes count once."""
+    """Return how many bytes of the constant segment are data of tensors. Shared bytes count once."""
     found = program.constant_segment
     return sum(size for _, size, _ in _together(_used(program, found.offsets, ()))) if found else 0
 

@@ -13,10 +13,9 @@ from etdev.program.devices import delegate_device
 def delegate_inputs(plan: m.ExecutionPlan) -> DelegateInputs:
     """Map the position of each delegate call to its number of inputs. Leave out calls for which the file is ambiguous.
 
-    Emission gives a call's outputs their value indices when it emits the call. So the outputs are the last arguments,
-    and no earlier instruction uses them. Their value indices are higher than all value indices that earlier
-    instructions use. An argument that is new at a call and is not an output is state. The index of state is lower than
-    the index of any input.
+    A call's outputs are its last arguments, and no earlier instruction uses them. Emission numbers them at the call. So
+    their value indices are higher than those of the method's inputs, and higher than all value indices that earlier
+    instructions use. State may also be unused before the call, but its index is lower than the index of any input.
 
     The result lacks a call in these cases:
 
@@ -88,7 +87,8 @@ ALIAS_SAFE = frozenset({"EtdevReferenceBackend"})
 STATELESS = frozenset({"EthosUBackend", "EtdevReferenceBackend", "XnnpackBackend"})
 """Backends whose delegates change only their outputs and their own state.
 
-Two calls of such delegates may run in any order, unless one call reads an output of the other call.
+Calls of two such delegates may run in any order, unless one call reads an output of the other call. Calls of the same
+delegate keep their order.
 """
 
 

@@ -63,7 +63,7 @@ def constant_bytes(program: Program) -> int:
 
 
 def repeated_bytes(program: Program, keys: Collection[str]) -> int:
-    """Return the number of bytes of constants that equal some named data with a key in ``keys``.
+    """Return the total size of the constants that :func:`repeated_constants` returns, in bytes.
 
     An example is a weight that an embedding kernel and a delegate use. A ``.pte`` stores such bytes twice, and a data
     file stores them once.
@@ -72,7 +72,7 @@ def repeated_bytes(program: Program, keys: Collection[str]) -> int:
 
 
 def repeated_constants(program: Program, keys: Collection[str]) -> dict[int, Blob]:
-    """Return the constants that equal some named data with a key in ``keys``.
+    """Return the constants whose bytes equal those of named data with a key in ``keys``.
 
     The result maps a constant's buffer index to the constant's bytes. Constants that a method returns are left out,
     because they never move to a data file.

@@ -20,7 +20,7 @@ class PoolSizes:
     method: int
     """Size of the pool for the method's objects."""
     temp: int
-    """Size of the pool for temporary memory while the method is loaded and called with the largest inputs."""
+    """Size of the pool for temporary memory: enough to load the method and to call it with the largest inputs."""
 
 
 @dataclass(frozen=True, slots=True)

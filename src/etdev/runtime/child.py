@@ -67,7 +67,7 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
         self._log: FileIO | None = None
         self._ended = "the runtime's process was ended"
-        """Reason why the last process ended. A request that waited for its turn raises an error with this text."""
+        """Reason why the last process ended. A request that finds no process raises an error with this text."""
         self._turn = Lock()
         """Lock that permits one request at a time, because several threads may call the program."""
 

@@ -31,7 +31,7 @@ def constant_bytes(program: Program, value: int, tensor: m.Tensor) -> Blob:
         return program.constant_buffer[tensor.data_buffer_idx].cut(0, tensor.nbytes)
     data = constant_data(program, tensor)
     if data is None:
-        raise RunError(f"the program has no data for the constant value {value}")
+        raise RunError(f"value {value} is a constant, but the program has no data for it")
     return data
 
 
@@ -44,7 +44,7 @@ def initial_bytes(program: Program, value: int, tensor: m.Tensor) -> Blob:
     if tensor.is_external:
         return constant_bytes(program, value, tensor)
     if not program.mutable_data_segments:
-        raise RunError(f"the program has no initial value for value {value}")
+        raise RunError(f"value {value} is a state, but the program has no initial data for it")
     table = program.mutable_data_segments[0]
     return program.segments[table.segment_index].data.cut(table.offsets[tensor.data_buffer_idx], tensor.nbytes)
 

@@ -90,9 +90,10 @@ class Method(MoveOnly):
         return self._plan.values[self._plan.outputs[position]] if position < len(self._plan.outputs) else None
 
     def execute(self, inputs: Sequence[Any]) -> tuple[Output, ...]:
-        """Run the method; inputs and outputs are host tensors and plain values.
+        """Run the method; inputs and outputs are tensors and plain values.
 
-        An input or output that the file places on a device is a :class:`~etdev.runtime.tensors.DeviceTensor`.
+        A tensor that the file places on a device is a :class:`~etdev.runtime.tensors.DeviceTensor`. All other tensors
+        are host tensors.
         """
         self._inputs.set(inputs)
         given = self._outputs.prepare()
@@ -176,7 +177,7 @@ class Method(MoveOnly):
         if tensor.is_constant:
             if device != self.home:
                 raise RunError(
-                    f"the constant value {index} is declared on {device}, but constants are loaded on {self.home}",
+                    f"value {index} is a constant on {device}, but all constants are loaded on {self.home}",
                     where=f"method {self.name!r}",
                     hint="link the program again: it lacks a copy to the device",
                 )

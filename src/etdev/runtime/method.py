@@ -157,7 +157,7 @@ def _allocate(plans: Sequence[m.ExecutionPlan], registry: Registry, settings: Se
     names = ", ".join(repr(plan.name) for plan in plans)
     if total > most:
         raise RunError(
-            f"the planned buffers of {names} need {total} bytes, more than the limit of {most} bytes",
+            f"the planned buffers of {names} need {total} bytes, but `Bounds.memory` allows only {most} bytes",
             hint="raise `Bounds.memory` if you trust the file",
         )
     return PlannedMemory(sizes, registry, f"method {names}")

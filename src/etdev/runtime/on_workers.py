@@ -86,7 +86,7 @@ class WorkerDevices(DistantAllocator):
         return max(self._workers, default=-1) + 1
 
     def memory_info(self, index: int = 0) -> MemoryInfo | None:
-        """Return None, because a worker that has too little memory raises its own error."""
+        """Return None, because the free memory of a worker is not known in this process."""
         return None
 
     def allocate(self, nbytes: int, index: int = 0, alignment: int = DEFAULT_ALIGNMENT) -> int:

@@ -22,7 +22,7 @@ from etdev.validator.reading import Part
 from etdev.validator.semantics.movement import is_tensor
 
 _NONE = -1
-"""Placeholder in place of a symbol, for bytes without known equal bytes and for bytes without an initial value."""
+"""Placeholder for a symbol. It marks bytes without known equal bytes, or bytes without an initial value."""
 _DEEPEST = 100
 """Maximum depth to which the comparison follows nested merges and operations. Deeper contents count as different."""
 

@@ -1,7 +1,8 @@
 """Order of instructions: instructions that may run in another order after the link, and effects that keep their order.
 
 Inside a straight region, the two programs may run corresponding instructions in different orders. The validator then
-runs the instruction before the link first. It keeps the operands and results until it runs the counterpart.
+first runs the instruction of the program before the link. It keeps the operands and results until it runs the
+counterpart.
 
 The validator compares contents of memory and values, whatever the order is. Some effects are not visible in these
 contents. Instructions with the following effects must keep their order:

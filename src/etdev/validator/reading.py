@@ -115,7 +115,7 @@ class StateReader:
         self.state = State()
         self._canonical = canonical
         self.pairs: dict[int, int] = {}
-        """Maps a value after the link to the value before the link that is assumed to be equal when a call begins."""
+        """Maps a value after the link to a value before the link. They are assumed to be equal when a call begins."""
         self.left_numbers: set[tuple[int, int]] = set()
         """Numbers that a call reads before any instruction sets them, as ``(side, value)``."""
         self.left_dims: set[tuple[int, int]] = set()

@@ -39,7 +39,7 @@ class Run:
     in_body: bool = False
     """True if the current instruction is in the body of a loop, as listed in ``Layout.bodies``."""
     unlike: set[int] = field(default_factory=set)
-    """Values of the linked program that enter the next call with another number or size than before the link."""
+    """Values of the linked program whose number or sizes differ between the programs when the next call begins."""
 
     def report(self, violation: Violation) -> None:
         """Record a violation, unless the limit is reached."""

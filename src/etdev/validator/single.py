@@ -301,8 +301,8 @@ class _FileSteps(Steps):
         """Return whether an instruction writes to a place, so that the bytes may be state from an earlier call.
 
         On a device, the bytes count as written in two cases. Either a delegate writes one of the ``owners``. Or an
-        instruction writes a tensor with the extent of an owner. In the second case, an extent that a copy from or to
-        the host uses does not count, because the copy uses it at another time.
+        instruction writes a tensor with the extent of an owner. In the second case, the extent does not count if
+        a copy from or to the host also uses it. Such a copy uses the bytes at another time.
         """
         buffer, start, end = place
         if buffer in self._on_devices:

@@ -47,7 +47,7 @@ class Unwritten:
     _reads: dict[Write, set[Write]] = field(default_factory=dict)
     """Maps each write to the reads of its result, as ``(position of the reader, value)``."""
     _suspects: dict[int, set[Write]] = field(default_factory=dict)
-    """Maps a value to the writes from which its bytes come, if no instruction writes the value."""
+    """Maps each value that is read but never written to the writes of other values that filled its bytes."""
     state: set[tuple[int, int, int]] = field(default_factory=set)
     """Places that are read before they are written, as buffer, first byte and end byte (exclusive)."""
     _named: Counter[int] = field(init=False)

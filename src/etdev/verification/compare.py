@@ -20,7 +20,7 @@ dtypes must be equal.
 """
 
 SMALLEST_PEAK = 1e-2
-"""Lower bound of the magnitude from which :func:`tolerance` computes a tolerance."""
+"""Minimum magnitude for :func:`tolerance`, used if the largest magnitude of an output is smaller."""
 
 QUANTIZED_MARGIN_DB = 6.0
 QUANTIZED_SNR_RANGE = (3.0, 30.0)

@@ -189,10 +189,13 @@ NOT_CONSTANT = ", but not with one constant scale and zero point"
 INPUTS = {
     "read in floats": (lambda self, x: dq(q(x)) + x, "`aten.add.Tensor` reads its floats"),
     "returned": (lambda self, x: (dq(q(x)), x), "the method returns it"),
-    "never used": (lambda self, x: self.weight * 2, "the method does not use it"),
+    "never used": (lambda self, x: self.weight * 2, "the method does not use the input"),
     "two scales": (
         lambda self, x: dq(q(x)) + dq(q(x, OTHER), OTHER),
-        "two ops quantize it differently, with scale 0.5 and zero point -3, and with scale 0.25 and zero point 4",
+        (
+            "two ops quantize the input differently, with scale 0.5 and zero point -3, "
+            "and with scale 0.25 and zero point 4"
+        ),
     ),
     "a scale per channel": (
         lambda self, x: OPS.quantize_per_channel.default(x, self.weight + 1, self.weight, 1, -128, 127, torch.int8),

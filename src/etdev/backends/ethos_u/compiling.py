@@ -91,14 +91,14 @@ def compile_again(graph: bytes, flags: str, options: Sequence[EthosUOptions]) ->
 
 
 def _configs(options: Sequence[EthosUOptions]) -> dict[str, Path]:
-    """Map the name of each Vela config file, as in the flags, to the path of the file in ``options``."""
+    """Map the name that the flags contain for each Vela config file to the file's path in ``options``."""
     return {vela.config_name(item.config): Path(item.config) for item in options if item.config is not None}
 
 
 def _with_file(flags: Sequence[str], configs: Mapping[str, Path], folder: Path) -> list[str]:
-    """Replace the name of a config file in the flags by the path of a copy in ``folder``.
+    """Copy the config files to ``folder``, and replace their names in the flags by the paths of the copies.
 
-    ExecuTorch splits the flags at spaces, so the user's path itself may not be suitable.
+    The user's path may contain spaces, at which ExecuTorch would split the flags.
     """
     for name, path in configs.items():
         shutil.copyfile(path, folder / name)

@@ -13,9 +13,8 @@ if TYPE_CHECKING:
 def own_sizes(graph_module: GraphModule, key: str) -> None:
     """Tag each size that only one delegate needs, so that the delegate computes the size itself.
 
-    A size is tagged only if the delegate computes or receives the tensor that has this size, and only if no other
-    delegate depends on the nodes between the tensor and the delegate. Otherwise, two delegates could need results of
-    each other.
+    The delegate must compute or receive the tensor that has this size. No other delegate may depend on the nodes
+    between this tensor and the delegate. Otherwise, two delegates could need results of each other.
     """
     import torch
 

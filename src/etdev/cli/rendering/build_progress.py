@@ -17,7 +17,7 @@ _FEW_CALLS = 4
 _BETWEEN_COUNTS = 0.1
 """Minimum interval in seconds between two updates of a count. More frequent updates are unreadable and slow."""
 _CALLS, _CALLED = "run", "calls"
-"""Texts that the display shows in the places for target and stage while :func:`shown_calls` counts calls."""
+"""Texts that the display shows instead of a target and a stage while :func:`shown_calls` counts calls."""
 
 
 @contextmanager
@@ -76,7 +76,7 @@ class _Lines:
     """Progress as printed lines, one for each finished stage: ``xnnpack: export 0.8 s``."""
 
     def started(self, target: str, stage: str) -> None:
-        """Print a line if the target waits, because a wait may take long. Other stages get a line when they finish."""
+        """Print a line if the stage is a wait, which may take long. Other stages get a line when they finish."""
         if stage.startswith(WAIT):
             note(f"{target}: {stage}")
 

@@ -111,7 +111,8 @@ def _short_lines(result: BuildResult, target: TargetResult, stream: TextIO) -> I
 def _short_verification(checks: Sequence[CheckResult], unmet: Sequence[CheckResult], stream: TextIO) -> Iterator[str]:
     """Yield a line with the numbers of checks that passed, failed and did not run.
 
-    Then yield the failed checks, the required checks that did not run, and other checks that did not compare a limit.
+    Then yield lines about failed checks, about required checks that did not run, and about other checks that could not
+    compare a figure with its limit.
     """
     passed = sum(check.status == "passed" for check in checks)
     failed = [check for check in checks if check.status == "failed"]

@@ -25,7 +25,7 @@ _CLOSE_SECONDS = 2.0
 _MOST_BYTES = 4000
 """Maximum size of one event in bytes. The pipe accepts an event of this size completely or not at all."""
 _MOST_CHARACTERS = 300
-"""Maximum number of characters of text in one event. The JSON text of a character has up to twelve bytes."""
+"""Maximum number of characters of text in one event. They fit, because JSON needs at most 12 bytes for each."""
 _STDERR = 2
 
 

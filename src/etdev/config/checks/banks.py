@@ -44,7 +44,7 @@ def _check_names(banks: list[Raw]) -> Iterator[Issue]:
 
 
 def _check_ids(banks: list[Raw]) -> Iterator[Issue]:
-    """Report each memory id that two banks have. If all ids differ, report a gap in the sequence, if there is one."""
+    """Report each memory id that two banks have. If all ids differ, report the first gap in their sequence."""
     seen: set[int] = set()
     numbers = [bank["id"].value for bank in banks]
     if not all(isinstance(number, int) and not isinstance(number, bool) and number > 0 for number in numbers):

@@ -126,9 +126,9 @@ class _Reader:
         return None
 
     def _at_mark(self, problem: Problem, key: KeyPath, name: str, mark: Mark) -> Problem:
-        """Move the problem of a file that cannot be read to the file's entry in ``extends``.
+        """If the problem is that a file cannot be read, report it at the file's entry in ``extends``.
 
-        Return any other problem of the file unchanged.
+        Return all other problems unchanged.
         """
         if problem.rule != "file" or problem.line is not None:
             return problem

@@ -31,7 +31,7 @@ class Operands:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """A start or an end of the data flow: an input, an output, or state of an earlier call."""
+    """A start or an end of the data flow: an input, an output, or state from an earlier call of any method."""
 
     kind: str
     value: int
@@ -114,8 +114,8 @@ def _operands(plan: m.ExecutionPlan, call: m.Instruction, found: Effects) -> Ope
 def _written(plan: m.ExecutionPlan, call: m.KernelCall | m.DelegateCall, found: Effects) -> Iterator[int]:
     """Yield the values that a call writes.
 
-    For an unknown operator, ``found`` contains all arguments, because it may change any of them. If some tensors occur
-    twice among the arguments, they are the operator's outputs. Then yield only these tensors.
+    For an unknown operator, ``found`` contains all arguments, because the operator may change any of them. Tensors that
+    occur twice among the arguments are the operator's outputs. If there are such tensors, yield only these tensors.
     """
     view = () if found.view is None else found.view[1:]
     written = (*found.writes, *found.updates, *found.fills, *view)
@@ -180,7 +180,7 @@ def _apply(now: dict[int, frozenset[int]], position: int, operands: Operands) ->
 
 
 def _live_after(flow: FlowGraph, operands: Sequence[Operands], outputs: Sequence[int]) -> list[set[int]]:
-    """Return, for each block, the values that later instructions may read before they are written again.
+    """Return, for each block, the values whose content at the block's end may still be read.
 
     The writers of all other values need not be tracked.
     """

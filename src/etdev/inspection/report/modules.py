@@ -80,8 +80,8 @@ def modules(
 
     ``paths`` is the result of :func:`module_paths`. ``notes`` name the modules in delegates, and may be empty.
 
-    A weight belongs to the module whose instruction uses it first, and counts once. The blob of a delegate counts as a
-    weight, and so does the data in the file that the delegate looks up.
+    A weight belongs to the module whose instruction uses it first, and counts once. Blobs of delegates count as
+    weights. Named data in the file also counts as a weight if a delegate looks it up.
     """
     if not paths:
         return None

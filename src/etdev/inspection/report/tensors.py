@@ -17,8 +17,8 @@ from etdev.program.devices import is_device_copy
 TensorKind: TypeAlias = Literal["input", "state", "kernel", "delegate", "transfer", "alias"]
 """Kind of writer of a tensor's content.
 
-``input``: the caller. ``state``: an earlier call. ``kernel``, ``delegate`` and ``transfer``: an instruction of this
-kind. ``alias``: instructions that write other tensors of the same storage.
+``input``: the caller. ``state``: an earlier call of any method. ``kernel``, ``delegate`` and ``transfer``: an
+instruction of this kind. ``alias``: instructions that write other tensors of the same storage.
 """
 
 

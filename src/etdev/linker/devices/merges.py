@@ -87,8 +87,8 @@ def _conflicting(
     """Return the indices of the groups whose tensors must keep separate memory.
 
     Tensors need separate memory if an instruction writes one of them while another one is still needed. They also need
-    it if one of them is needed when the method begins. A value is needed from a write until the last read before the
-    next write. Sets of values are integers here, with one bit for each value.
+    it if one of them is needed when the method begins. After a write, a value is needed until the last read before
+    the next write. Sets of values are integers here, with one bit for each value.
     """
     members = [(value, number) for number, group in enumerate(groups) for value in group]
     bits = {value: 1 << index for index, (value, _) in enumerate(members)}

@@ -78,7 +78,7 @@ def _pairs(placement: Placement) -> set[tuple[int, Device]]:
 
 
 def _enter_ends(placement: Placement, facts: NeedsBuilder, bits: Mapping[tuple[int, Device], int]) -> None:
-    """Record in ``facts`` which items are up to date on a device when the method begins, and which must be at its end.
+    """Record in ``facts`` which items a device holds when the method begins, and which it must hold at the end.
 
     An item is a group of tensors with the same content. ``bits`` numbers the pairs of an item and a device.
     """
@@ -130,7 +130,7 @@ def _argument(placement: Placement, position: int, number: int, value: int, devi
 
 
 def _with_arguments(placement: Placement) -> m.ExecutionPlan:
-    """Return the method with replicas as arguments of delegate calls, and as inputs and outputs on devices."""
+    """Replace arguments of delegate calls, and inputs and outputs on devices, by their replicas. Return the method."""
     chains, base = [], 0
     for chain in placement.plan.chains:
         calls = list(chain.instructions)

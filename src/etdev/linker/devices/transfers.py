@@ -7,7 +7,7 @@ copy for a fact that already holds on all paths.
 
 Source: J. Knoop, O. Rüthing, B. Steffen, "Lazy Code Motion", 1992; with two additions:
 
-1. If a loop needs a fact and does not end it, the copy is before the loop. A copy inside the loop would repeat in each
+1. If a loop needs a fact that it never ends, the copy is before the loop. A copy inside the loop would repeat in each
    iteration. This applies even if only some paths in the loop need the fact.
 2. If the source of a copy would depend on the path, the copy must come before the paths meet.
 """
@@ -99,7 +99,7 @@ class _CodeMotion:
             self._all |= bits
         self._jumps = {position for position, call in enumerate(flow.instructions) if isinstance(call, m.JumpFalseCall)}
         self._early: set[Spot] = set()
-        """Spots just before a branch at which copies are made, although only one side of the branch needs the copies.
+        """Spots just before a branch, with copies that only one side of the branch needs.
 
         On that side, there is no place for the copies, because other paths join it at once.
         """
@@ -107,7 +107,7 @@ class _CodeMotion:
         self._need_where_paths_meet()
 
     def _need_before_loops(self, flow: FlowGraph) -> None:
-        """Require a fact at the entry of a loop if the loop needs the fact, and no instruction in it ends the fact."""
+        """Require a fact at the entry of a loop if the loop needs the fact and never changes it."""
         cycles = flow.cycles()
         members: dict[int, list[int]] = defaultdict(list)
         for node in self._nodes:
@@ -126,9 +126,9 @@ class _CodeMotion:
                     self._needed[node] |= needed & ~ended
 
     def _need_where_paths_meet(self) -> None:
-        """Where paths meet, require each fact that is needed later but is not true on all paths that meet there.
+        """Where paths meet, require each fact that is needed later and is true on some of these paths, but not on all.
 
-        After this point, the source of a copy would depend on the path taken. So the copy must come earlier.
+        Also require a needed fact if the source of a copy at this point would depend on the path taken.
         """
         none, somewhere = [0] * (self._exit + 1), dict.fromkeys(self._nodes, 0)
         everywhere = self._true_after({}, none)

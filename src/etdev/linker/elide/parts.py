@@ -37,7 +37,7 @@ _WHOLES = frozenset({_CAT, "aten::stack.out"})
 def elide_parts(method: Method, work: Work, options: LinkOptions) -> Changed:
     """Remove copies of slices, and copies into the outputs of ``cat`` and ``stack``.
 
-    The pass handles ``cat`` and ``stack`` first, because their outputs have fewer possible locations than slices.
+    The pass handles ``cat`` and ``stack`` first. A slice that becomes a part of such an output keeps its own copy.
     """
     storages = method.storage_record()
     parts = _Parts(storages)

@@ -3,7 +3,8 @@
 The order of two instructions matters if both access the same thing, and at least one of them writes it. The linker
 considers these things:
 
-1. bytes of planned memory, at their addresses before and after the link, so that tensors can still share these bytes;
+1. bytes of planned memory: tensors that share bytes before the link, or after a link in the present order, count as the
+   same bytes, so that a new order lets them share these bytes too;
 2. each value: a number, or the sizes and the pointer of a tensor;
 3. memory that the linker does not plan, including all tensors whose address is known only at run time (this counts as
    one thing, because the caller may pass the same memory twice);

@@ -99,9 +99,9 @@ class BuildSession:
 
     @contextmanager
     def record_model_reads(self) -> Iterator[None]:
-        """Inside the block, record the files that are read. They are inputs of this target and of all later targets.
+        """Inside the block, record the files that are read, as inputs of this target and of all later targets.
 
-        Later targets may use the models that are made in the block.
+        They are inputs of later targets, too, because these targets may use the models that are made in the block.
         """
         before = set(self.user.modules().values())
         with self.watch.into(self.modelled):
@@ -159,9 +159,9 @@ def _models(
 def remembering(
     models: tuple[ExportedModel, ExportedModel], known: KnownOutputs
 ) -> tuple[ExportedModel, ExportedModel]:
-    """Return both models; a quantized model is replaced by a copy with the outputs in ``known``.
+    """Return the two models. If the second is quantized, return a copy of it that has the outputs in ``known``.
 
-    Verification reads the known outputs of the quantized model, and adds the outputs that it computes.
+    Verification looks up outputs in that copy, and adds the outputs that it computes itself.
     """
     float_model, reference = models
     if reference is not float_model:

@@ -106,7 +106,7 @@ def keep_finished(session: BuildSession, finished: Finished, compiled: Compiled)
 
 
 def _superfluous(project: Project, target: str, entry: Entry) -> list[Path]:
-    """Return the paths of files that other builds of a target may have written, but the build of ``entry`` did not."""
+    """Return the paths of a target's files that are not outputs of ``entry``; other builds may have left such files."""
     artifact = project.artifact(target)
     external = {*data_places(project, target), *(path for path, _ in reported_data(project, target))}
     known = (

@@ -29,7 +29,7 @@ class ProgressReader:
     def report(self) -> None:
         """Report the events that other processes have written since the previous call.
 
-        Events are reported in the thread of the caller. A display may raise an interrupt in that thread.
+        Events are reported in the caller's thread, so that an interrupt raised by the display reaches the caller.
         """
         for path in self._folder.iterdir():
             begin = self._read.get(path, 0)

@@ -13,9 +13,9 @@ from etdev.pipeline.project.progress import StageClock
 
 
 def require_runner_tools(project: Project, names: Sequence[str]) -> None:
-    """Raise an error early if a target needs a C++ project but this machine cannot measure the target's pools.
+    """Raise an error early if a target needs a C++ project but the native host is not available on this machine.
 
-    The measurement needs the native host. The first call on a machine compiles the native host.
+    The native host measures the pools that the project needs. The first call on a machine compiles it.
     """
     wanting = [name for name in names if project.config.targets[name].runner]
     if not wanting:

@@ -174,7 +174,7 @@ def describe_float_ops(project: Project, target: str, methods: Iterable[MethodRe
 def describe_repeated(project: Project, target: str, program: Program, data: DataFiles) -> Iterator[str]:
     """Yield a note if the file has weights twice, for example because an embedding and a delegate use them.
 
-    Ignore data in a file that a backend requested. This data is not in the program's file, and stays in its own file.
+    Ignore data that a backend keeps in a separate data file, because this data is not in the program's file.
     """
     if project.config.targets[target].external_weights is not None:
         return
@@ -187,7 +187,7 @@ def describe_repeated(project: Project, target: str, program: Program, data: Dat
 
 
 def describe_unused(project: Project, target: str, program: Program) -> Iterator[str]:
-    """Yield notes on settings without effect, since a name in the config may be misspelled.
+    """Yield notes on settings without effect. A possible cause is a misspelled name in the config.
 
     These settings are:
 

@@ -34,10 +34,10 @@ def workers_wanted(project: Project, options: BuildOptions) -> int:
 
 
 def plan_tasks(project: Project, names: Sequence[str], options: BuildOptions, cache: Cache) -> list[Task]:
-    """Return the first tasks of a build: for each target, one task, or one task for each method.
+    """Return the first tasks of a build: for each target, one task for the whole target or one for each method.
 
-    The methods of a target are compiled separately if there are more workers than targets, this does not change the
-    result, and the build cannot reuse an object program from the cache. Such a target is built after these tasks.
+    The methods of a target are compiled separately if there are more workers than targets, if this does not change the
+    result, and if the build cannot reuse an object program from the cache. The target is then built after its methods.
     """
     spare = workers_wanted(project, options) > len(names)
     tasks: list[Task] = []

@@ -100,8 +100,8 @@ class Digests:
 def digest_of_names(folder: Path, out: Path) -> str:
     """Return the digest of the names in a folder. Raises OSError.
 
-    Ignore hidden names, and names that Python or etdev adds: ``__pycache__``, locks and output folders. If ``out`` is
-    inside a subfolder, also ignore the name of that subfolder.
+    Ignore hidden names, and names that Python or etdev adds: ``__pycache__``, locks and output folders. ``out`` is the
+    project's output folder. Also ignore the name of the subfolder that contains ``out``, even indirectly.
     """
     with os.scandir(folder) as entries:
         found = list(entries)

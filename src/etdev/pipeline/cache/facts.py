@@ -52,8 +52,8 @@ _AFTER_EMISSION = (
 )
 """Keys that no stage up to emission reads.
 
-The list includes the target's ``runtime``. Lowering uses only forms for which the runtime has kernels, but these forms
-are a separate fact.
+The list includes the target's ``runtime``, although the runtime's kernels decide which forms lowering may use. The
+names of these forms are a separate fact.
 """
 
 
@@ -104,9 +104,9 @@ def locked_facts(project: Project, target: str) -> Facts:
 def _circumstances(project: Project) -> dict[str, Any]:
     """Return facts on explicitly set keys and on module folders.
 
-    The fact ``stated`` lists keys that the config sets explicitly, even to their default. It lists a key only if an
-    explicit default has another effect than an omitted key. The fact ``bases`` maps each key in ``_MODULE_KEYS`` to
-    the folder in which the key's modules are searched.
+    The fact ``stated`` lists keys that the config sets explicitly, even to their default. It covers only keys for
+    which setting the default has another effect than omitting the key. The fact ``bases`` maps each key in
+    ``_MODULE_KEYS`` to the folder in which the key's modules are searched.
     """
     root = project.loaded.root
     return {

@@ -83,7 +83,10 @@ def _config_key(key: str, target: str) -> str:
 
 
 def _is_told_by_entries(key: str, was: Settings, now: Settings) -> bool:
-    """Return True if ``key`` marks a table or list that is empty in one build, but has entries in the other build."""
+    """Return True if ``key`` marks a table or list that is empty in one build, but has entries in the other build.
+
+    The change of ``key`` then need not be reported, because the changes of the entries are.
+    """
     if not key.endswith(("[]", "{}")):
         return False
     begins = key[:-2] + ("[" if key.endswith("[]") else ".")
@@ -142,4 +145,4 @@ _COPIES = {
     "banks.io": "io",
     "banks.elide": "elide",
 }
-"""Maps a fact that copies the value of a target's key to that key."""
+"""Maps the key of a fact to the target's key from which the value of the fact is copied."""

@@ -92,7 +92,7 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
         name = os.fsdecode(path if path is not None else ".")
         for watch in _WATCHES:
             watch.note(name, folder=event in _LISTS)
-    except Exception:  # noqa: BLE001 - what is raised here, the code that opens the file would get
+    except Exception:  # noqa: BLE001 - the code that opens the file would get the exception
         return
 
 
@@ -108,7 +108,7 @@ def _is_import(module: dict[str, Any]) -> bool:
 def _is_removal(module: dict[str, Any], path: Any) -> bool:
     """Return True if ``shutil.rmtree`` opens a folder by a relative path.
 
-    The path may be relative to a parent folder that the audit event does not state.
+    The path may be relative to a parent folder that the audit event does not state. The folder is then unknown.
     """
     return module.get("__name__") == "shutil" and not os.path.isabs(path)
 

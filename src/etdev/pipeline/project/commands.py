@@ -11,7 +11,10 @@ from etdev.pipeline.project import Project
 
 
 def build_command(project: Project, target: str) -> str:
-    """Return the command that builds a target, with ``-c`` unless the working folder has this config by default."""
+    """Return the command that builds a target in the working folder.
+
+    The command has the option ``-c``, unless etdev uses this config in the working folder by default.
+    """
     path, here = project.loaded.path, Path.cwd()
     return (
         f"etdev build {target}" if _is_default(path, here) else f"etdev build -c {quote(display(path, here))} {target}"

@@ -52,7 +52,7 @@ class OutputError(Part):
     dtype: str
     max_abs_error: float
     allowed: float
-    """Allowed absolute error in the sample in which the error minus the allowed error is largest."""
+    """Allowed absolute error in the worst sample: the sample in which the error minus the allowed error is largest."""
     snr_db: float | None
     """Signal-to-noise ratio against the reference, in dB; None if all samples were equal to the reference."""
     float_snr_db: float | None = None
@@ -149,7 +149,7 @@ class UndelegatedOps(Part):
     None if the path is unknown, or if the target has no delegates. An empty path is the model itself.
     """
     source: str | None = None
-    """Line of the model's code that calls the op of :attr:`module`, such as ``model.py:20``; None if unknown."""
+    """Line of the model's code that calls the op found in :attr:`module`: ``model.py:20``; None if unknown."""
 
 
 class QuantizedTensor(Part):

@@ -281,8 +281,8 @@ def _stricter(settings: FormSettings, limit: int, memory: int) -> FormSettings:
 def _cost(objects: Emitted, method: str, banked: LinkOptions | None, *, share_state: bool) -> _Cost:
     """Link a method without the other methods, with the default settings, and return its costs.
 
-    Instructions keep their order. In a better order, the stock lowering could need so little memory that all faster
-    forms would need more.
+    Instructions keep their order. A better order could reduce the memory of the stock lowering so far that no faster
+    form would be accepted.
 
     ``banked`` are the options with which the target is linked into banks, or None without banks.
     """

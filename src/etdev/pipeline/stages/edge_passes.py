@@ -88,7 +88,7 @@ def _has_memory_format(node: Node) -> bool:
 
 
 def _tensor_arguments(node: Node) -> Iterable[Any]:
-    """Yield the arguments of a node for the parameters that are tensors in the schema of the node's op."""
+    """Yield the arguments of a node that the schema of the op declares as tensors."""
     import torch
 
     schema = getattr(node.target, "_schema", None)

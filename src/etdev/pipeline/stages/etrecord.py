@@ -37,11 +37,11 @@ class InstructionMaps:
     """An ETRecord's maps from instructions to ops and delegates. Keys are the method and the instruction's position."""
 
     handles: Mapping[str, Mapping[int, tuple[int, ...]]]
-    """Maps each method and position of an instruction to the debug handles of the instruction's ops."""
+    """Debug handles of each instruction's ops, by method and by position of the instruction."""
     delegates: Mapping[str, Mapping[int, DelegateMap]]
-    """Maps each method and position of a delegate call to the description of the delegate."""
+    """Description of the delegate of each delegate call, by method and by position of the call."""
     outputs: Mapping[str, Mapping[int, int]]
-    """Maps each method and position of a delegate call to the call's number of outputs."""
+    """Number of outputs of each delegate call, by method and by position of the call."""
 
     def members(self) -> dict[str, Any]:
         """Return the content of the zip's JSON files, by file name, as Python objects.
@@ -62,8 +62,8 @@ class InstructionMaps:
 def delegate_outputs(program: Program, inputs: Mapping[str, Mapping[int, int]]) -> dict[str, dict[int, int]]:
     """Return the number of outputs of each delegate call of the given methods.
 
-    ``inputs`` maps each method and position of a delegate call to the call's number of inputs. The other arguments of
-    a call are outputs.
+    ``inputs`` has the number of inputs of each delegate call, by method and by position of the call. The other
+    arguments of a call are outputs.
     """
     return {
         name: {

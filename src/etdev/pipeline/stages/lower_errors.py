@@ -40,7 +40,7 @@ _VERBOSE = "run with -v for the whole trace"
 
 
 _TRACES = "torch._subclasses.fake_tensor"
-"""Name of a logger that prints the trace of an error before torch raises the error with the same trace."""
+"""Name of a logger that prints the trace of an error. Torch then raises the error, which has the same trace."""
 
 
 @contextmanager

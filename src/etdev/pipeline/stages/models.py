@@ -134,9 +134,9 @@ class Models:
     def _calibration(self, exported: ExportedModel, name: str, method: str, data: CalibrationData) -> Iterator[Tensors]:
         """Return the calibration inputs of a method.
 
-        If the config has no calibration inputs, return the method's example inputs for dynamic quantization; raise an
-        error for other schemes. For a method without inputs, return one call without inputs, because observers need at
-        least one call.
+        If the config has no calibration inputs, a dynamic scheme gets the method's example inputs. Any other scheme
+        raises an error. For a method without inputs, return one call without inputs, because observers need at least
+        one call.
         """
         if not exported.signatures[method].inputs:
             return iter([exported.methods[method].example])

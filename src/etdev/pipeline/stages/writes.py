@@ -28,7 +28,10 @@ def aten_clone(value: Node) -> Node:
 
 
 def separate_copies(program: ExportedProgram) -> None:
-    """Clone each source of a ``copy_`` that is a buffer, an input, or the source of another ``copy_``."""
+    """Clone the source of a ``copy_`` if an earlier ``copy_`` has the same source, or if the source may share memory.
+
+    Buffers, inputs and views may share memory.
+    """
     import torch
 
     copies = program.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)
@@ -44,12 +47,12 @@ def separate_copies(program: ExportedProgram) -> None:
 
 
 def untie_buffers(program: ExportedProgram) -> tuple[str, str, Node] | None:
-    """Copy the memory of unused buffers that share memory with a written buffer.
+    """Give each unused buffer its own memory if it shares memory with a written buffer.
 
     If two buffers are the same tensor, ``torch.export`` merges them, and the graph uses only one of them. If two
     buffers overlap in part, the graph uses both buffers, but a write to one buffer does not change the other. This
-    function cannot fix such a pair. It returns the name of the written buffer, the name of the other buffer, and the
-    node that writes. It returns None if there is no such pair.
+    function cannot fix such a pair. For the first such pair, it returns the name of the written buffer, the name of the
+    other buffer, and the node that writes. It returns None if there is no such pair.
     """
     signature, writes = program.graph_signature, _write_nodes(program)
     nodes = {node.name: node for node in program.graph.find_nodes(op="placeholder")}
@@ -130,10 +133,10 @@ def _share_memory(one: Any, other: Any) -> bool:
 
 
 def separate_writes(program: ExportedProgram, clone: Clone) -> None:
-    """Clone values that are placeholders or are written twice, before the method writes them to a buffer or an input.
+    """Clone each value that a method writes to a buffer or an input, if it is a placeholder or is written twice.
 
-    If the method also returns the old content of that buffer or input, clone the returned value. The graph must be
-    functional.
+    If the method also returns the old content of a written buffer or input, clone the returned value, too. The graph
+    must be functional.
     """
     output = program.graph.output_node()
     values: list[Any] = list(output.args[0])
@@ -209,7 +212,7 @@ def _is_assignment(copy: Node) -> bool:
 
 
 def _keep_returned(program: ExportedProgram, assignments: list[Node]) -> None:
-    """Clone returned values that share memory with a buffer to which the method assigns another tensor.
+    """Clone each returned value that shares memory with a buffer, if the method assigns another tensor to the buffer.
 
     The model returns the buffer's old tensor. In the exported graph, a copy to the buffer would overwrite that tensor.
     """

@@ -79,7 +79,7 @@ class Loads:
     def need(self, bank: int) -> int:
         """Return the number of bytes that a bank needs for its largest load.
 
-        The largest padding does not count, because the topmost buffer needs no padding.
+        The topmost buffer needs no padding, and any buffer may be topmost. So the largest padding does not count.
         """
         if not any(self.loads[bank]):
             return 0

@@ -60,7 +60,7 @@ class Memory:
         return assigned(contents, self.size, end, self.size, UNWRITTEN) if end < self.size else contents
 
     def inside(self, place: int, pieces: Pieces) -> Pieces:
-        """Return the pieces in ``pieces`` that belong to a place, as a range of the map from :meth:`part`.
+        """Return the pieces in ``pieces`` that belong to a place, as a range in the map that :meth:`part` returns.
 
         If the place is a single piece, the range is empty or covers the whole map.
         """

@@ -110,8 +110,8 @@ def arguments(plan: m.ExecutionPlan, args: tuple[int, ...]) -> tuple[int, ...]:
 def _repeated(plan: m.ExecutionPlan, args: tuple[int, ...]) -> int:
     """Return the number of arguments that the last argument repeats, or 0 if it repeats no arguments.
 
-    The repeated arguments are the outputs. They are directly before the last argument: the same tensor, an equal list,
-    or all items of the last argument, if that is a list.
+    The repeated arguments are the outputs. They come directly before the last argument. If the last argument is a
+    tensor, the output is the same tensor. If it is a list, the outputs are an equal list, or the items of the list.
     """
     if len(args) < 2:
         return 0

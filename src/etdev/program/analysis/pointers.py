@@ -26,7 +26,7 @@ from etdev.program.analysis.persistent import (
 Targets: TypeAlias = Mapping[int, Node]
 """Maps each possible place of a tensor to the possible writers of the place.
 
-The writers are those on the paths on which the tensor is at the place. A place is identified by the value that owns it.
+The map ignores paths on which the tensor is not at the place. A place is identified by the value that owns it.
 :data:`ELSEWHERE` is unplanned memory.
 """
 ELSEWHERE = -1
@@ -92,7 +92,7 @@ class Pointers:
         The set is for searches in ``_known`` by tensor.
         """
         self._touched: set[int] = set()
-        """Values whose records were replaced after this object was copied from another one."""
+        """Values whose records were replaced since this object was created."""
 
     def copy(self) -> Pointers:
         """Return a copy that shares all records with this object."""
@@ -129,7 +129,7 @@ class Pointers:
     def keep(self, needed: Callable[[int], bool], others: Iterable[int]) -> None:
         """Drop the records of values for which ``needed`` returns False.
 
-        The method tests only ``others`` and the values whose records were replaced after this object was copied.
+        The method tests only ``others`` and the values whose records were replaced since this object was created.
         """
         for value in {*self._touched, *others}:
             if not needed(value):

@@ -34,7 +34,7 @@ class QuantizedEnd:
     dtype: m.ScalarType
 
     def constants(self, method: str) -> dict[str, int | float]:
-        """Map the name of each constant method that describes this input or output to the number that it returns."""
+        """Return the numbers that describe this input or output, by name of the constant method that returns them."""
         values = (self.scale, self.zero_point, self.quant_min, self.quant_max, int(self.dtype))
         return dict(zip(constant_names(method, self.side, self.position), values, strict=True))
 

@@ -28,7 +28,7 @@ from etdev.program.used import used_values
 _MOST_STEPS = 30_000_000
 """Maximum number of steps of an analysis; further steps raise an error. Visiting a place or a write is a step."""
 _TREE = 10
-"""Number of steps that one change of a persistent map counts as."""
+"""One change of a persistent map counts as this number of steps."""
 
 
 class Kind(Enum):
@@ -102,7 +102,7 @@ class Reaching:
 
 
 _Left: TypeAlias = dict[int, tuple[frozenset[int], frozenset[int]]]
-"""Maps each value that the next call may read before setting it to its possible places and tensors at a call's end."""
+"""For each value that the next call may read before setting it: its possible places and tensors at a call's end."""
 
 
 @dataclass(slots=True)

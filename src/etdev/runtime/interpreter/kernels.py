@@ -37,7 +37,7 @@ _ON_STORAGE = frozenset(
 In the interpreter, that storage is a whole planned buffer. Therefore, these kernels get a copy of the operand.
 """
 _ALWAYS_TAKEN = 1 << 26
-"""Size limit in bytes. Smaller results are always computed, even if their planned memory is much smaller."""
+"""Size in bytes. Results up to this size are always computed, even if far fewer bytes are planned for them."""
 
 
 def resolve(operator: m.Operator) -> Kernel | None:

@@ -255,7 +255,7 @@ class Machine:
             if tensor.nbytes > self._bounds.memory:
                 raise RunError(
                     f"{tensor.describe()} needs {tensor.nbytes} bytes, "
-                    f"more than the limit of {self._bounds.memory} bytes"
+                    f"but `Bounds.memory` allows only {self._bounds.memory} bytes"
                 )
             tensor.place(scratch(tensor.nbytes, self.home, self.torch_device))
 

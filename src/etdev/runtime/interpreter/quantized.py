@@ -93,7 +93,7 @@ def _embedding(bits: int) -> Callable[..., torch.Tensor]:
 
 
 def _unpacked(rows: torch.Tensor, bits: int) -> torch.Tensor:
-    """Unpack weights. A byte's first 4-bit weight is in the highest bits, its first 2-bit weight in the lowest bits."""
+    """Unpack weights. A byte's first weight is in its highest bits if ``bits`` is 4, but in its lowest bits if 2."""
     import torch
 
     if bits == 8:

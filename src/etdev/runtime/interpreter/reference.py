@@ -34,7 +34,7 @@ class ReferenceExecutor(MoveOnly):
         if sum(sizes.values()) > settings.bounds.memory:
             raise RunError(
                 f"{what} needs {sum(sizes.values())} bytes of planned memory, "
-                f"more than the limit of {settings.bounds.memory} bytes"
+                f"but `Bounds.memory` allows only {settings.bounds.memory} bytes"
             )
         self._memory = PlannedMemory(sizes, context.registry, what)
         self._inputs = len(plan.inputs)

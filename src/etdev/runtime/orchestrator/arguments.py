@@ -164,7 +164,8 @@ def _stays(argument: Resident | ResidentObject, where: str) -> MemoryArgument | 
         nbytes = count_elements(shape) * size
         if nbytes > handle.size:
             raise UsageError(
-                f"an array of {dtype} with shape {list(shape)} takes {nbytes} bytes, more than {handle.describe()}"
+                f"an array of {dtype} with shape {list(shape)} takes {nbytes} bytes, "
+                f"which do not fit in {handle.describe()}"
             )
     except UsageError as error:
         error.where = where

@@ -325,9 +325,10 @@ class Engine:
             _tell(work.future, None, node.error)
 
     def refuse_callback(self, what: str) -> None:
-        """Raise an error if this thread runs a callback of a task, because the thread may have to receive answers.
+        """Raise an error if this thread runs a callback of a task.
 
-        ``what`` names the awaited result in the error's message.
+        Waiting in a callback could block the thread that receives answers. ``what`` names the awaited result in the
+        error's message.
         """
         if getattr(self._following, "todo", None) is not None:
             raise OrchestratorError(

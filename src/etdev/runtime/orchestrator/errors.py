@@ -41,12 +41,12 @@ class WorkerLost(OrchestratorError):  # noqa: N818 - an event; other systems use
 
 
 class PoisonedError(OrchestratorError):
-    """Error for a task that did not run, because an earlier task failed to write one of its inputs."""
+    """Error for a task that did not run, because its input comes from a task that failed."""
 
     def __init__(self, task: str, cause: BaseException) -> None:
         self.cause = cause
-        """Error of the task that failed to write the input."""
-        super().__init__(f"{task} did not run, because a task that writes its input failed: {cause}")
+        """Error of the task that failed."""
+        super().__init__(f"{task} did not run, because its input comes from a task that failed: {cause}")
 
 
 class CancelledTaskError(OrchestratorError):

@@ -131,7 +131,7 @@ class Scheduler:
         self._advance(node)
 
     def _withdraw(self, node: Node) -> None:
-        """Remove a node after an error in :meth:`submit`. No later node may have been added."""
+        """Remove a node after an error in :meth:`submit`. The node must be the newest one."""
         self._live.pop(node, None)
         for before in self._live:
             before.dependents = [found for found in before.dependents if found[0] is not node]

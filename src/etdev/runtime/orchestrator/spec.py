@@ -43,7 +43,7 @@ _FIRST = Device(DeviceType.CUDA, 0)
 
 
 def parse_workers(workers: int | Sequence[str | WorkerSpec]) -> tuple[WorkerSpec, ...]:
-    """Return one specification for each worker; ``workers`` is their number, or the memory or specification of each."""
+    """Return one specification for each worker; ``workers`` is a number, or a list of memories and specifications."""
     each = (str(HOST),) * workers if isinstance(workers, int) else workers
     found = tuple(WorkerSpec(one) if isinstance(one, str) else one for one in each)
     if not found:

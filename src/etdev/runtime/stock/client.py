@@ -107,8 +107,8 @@ class StockRuntime:
         memory and state.
 
         ExecuTorch's loader for shared buffers accepts one data file in 1.5.1, and none in 1.4.1. Its other loader
-        accepts a single data file, but returns empty memory if a method returns a constant from that file. The program
-        and its data are joined in a :class:`JoinedFile` for shared buffers, several data files, or such a constant.
+        accepts a single data file, but returns empty memory if a method returns a constant from that file. For
+        shared buffers, several data files or such a constant, etdev joins program and data in a :class:`JoinedFile`.
 
         Raises :class:`ProgramFailureError` if the runtime refuses the program or etdev cannot read it. Also raises this
         error if a data file does not match the program, because such a file could crash the runtime.

@@ -17,7 +17,7 @@ from etdev.validator.domain.symbols import MERGE, OTHER, Symbols
 _DEEPEST = 40
 """Maximum depth of nested merges that are resolved. Deeper merges stay unresolved."""
 _DEEPEST_PARTLY = 10
-"""Like :data:`_DEEPEST`, for merges of dynamic writes; lower, because resolving one may examine all paths into it."""
+"""Maximum depth for merges of dynamic writes. Resolving such a merge may examine all paths into the merge."""
 AGAIN = -1
 """Pseudo-merge for results that differ in each iteration of a loop, even if the operands are equal."""
 Piece = tuple[int, int]
@@ -67,11 +67,11 @@ class Merges:
     ) -> Piece:
         """Return the content at a point where paths meet, given the piece of content that each path brings.
 
-        ``valids`` has the extent of the last write for each piece. Its addresses count from the start of the returned
-        symbol, which begins where the symbol of the first piece begins. It is empty if the extents are equal.
+        ``valids`` has the extent of the last write for each piece, or is empty if all extents are equal. Addresses in
+        ``valids`` count from the start of the returned symbol, which begins where the symbol of the first piece begins.
 
         In a loop, a piece that depends on this merge normally comes from the previous iteration. If ``reached`` is
-        True, it comes from the current iteration.
+        True, such a piece comes from the current iteration.
         """
         if merge in self._heads:
             pieces = [self._on(*piece, merge, way, 0) for way, piece in enumerate(pieces)]
@@ -135,8 +135,8 @@ class Merges:
 
         ``symbol`` is the written content, which begins at address ``shift``. ``valid`` is the extent of the write.
         Normally, both programs share the returned symbol, because the program before the link reads only bytes that it
-        has written. Each program gets its own symbol if the extent is unknown. The same applies if ``length`` is
-        static, because bytes after the end of a dynamic tensor may be state.
+        has written. Each program gets its own symbol in two cases: if the extent is unknown, or if ``length`` is
+        static. In the second case, the bytes after the end of the dynamic tensor may be state.
         """
         own = side if isinstance(length, int) or valid is None or valid == NOTHING else -1
         known = shifted(valid, -shift) if own == -1 else None

@@ -138,9 +138,9 @@ class AccuracyCheck(Check):
 def check_accuracy(built: BuiltTarget, program: Program, runtime: Runtime, *, alone: bool) -> CheckResult:
     """Compute the metric with ``runtime``, and compare its value with the config's limits.
 
-    ``alone`` is True if ``runtime`` is the replay because the stock runtime cannot run the program. If the program
-    fails in the runtime, the check fails, because the file is broken. Raises :class:`~etdev.errors.VerifyError` if the
-    metric itself fails or does not return a number.
+    ``runtime`` is the stock runtime if ``alone`` is False, and the replay if ``alone`` is True. The replay is for
+    programs that the stock runtime cannot run. If the program fails in the runtime, the check fails, because the file
+    is broken. Raises :class:`~etdev.errors.VerifyError` if the metric itself fails or does not return a number.
     """
     project, user, model, gate = built.project, built.user, built.reference, built.settings.accuracy
     assert gate is not None

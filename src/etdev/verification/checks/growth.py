@@ -62,7 +62,7 @@ class _File:
     banks: Mapping[int, str]
     """Maps a memory id in this file to the name of its bank."""
     pooled: Collection[str]
-    """Names of the data in the file's ``external_weights``."""
+    """Names of the data in the build's data file of ``external_weights``."""
 
 
 @dataclass(frozen=True)

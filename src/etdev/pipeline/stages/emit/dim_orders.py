@@ -35,9 +35,9 @@ _ANY_ORDER = frozenset(
 )
 """Ops whose kernels computed correct results in tests with channels-last tensors.
 
-Pointwise ops whose tensors have the same order and sizes support that order, too. For other ops, this module makes the
-inputs contiguous, and restores the order of the results. Do not add an op for which ExecuTorch 1.5.1 makes the inputs
-contiguous (``LegalizePortableDimOrderPass``). Its results would stay contiguous.
+A pointwise op also supports channels-last order if all its tensors have this order and the same sizes. For other ops,
+this module makes the inputs contiguous, and restores the order of the results. Do not add an op for which ExecuTorch
+1.5.1 makes the inputs contiguous (``LegalizePortableDimOrderPass``). Its results would stay contiguous.
 """
 
 

@@ -52,7 +52,7 @@ class LinkedProgram:
 
     @property
     def delegate_inputs(self) -> dict[str, Mapping[int, int]]:
-        """Maps each method and position of a delegate call to the call's number of inputs."""
+        """Number of inputs of each delegate call, by method and by position of the call."""
         return {name: notes.delegate_inputs for name, notes in self.notes.items()}
 
 

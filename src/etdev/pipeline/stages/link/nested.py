@@ -46,8 +46,8 @@ class NestedReport:
 def link_nested(program: Program, options: LinkOptions | None = None) -> tuple[Program, tuple[NestedReport, ...]]:
     """Link the program in each reference delegate with ``options``, and prove each link.
 
-    Instructions keep their order, because a later proof of the file has to guess which instructions correspond to each
-    other.
+    Instructions keep their order. A later proof of the file guesses which instructions correspond to each other, and
+    assumes that their order is the same.
 
     If several delegates refer to the same blob, the blob is linked once. Raises :class:`~etdev.errors.LinkError` if a
     blob is not a program or :func:`etdev.linker.link` fails. The message identifies the delegate.

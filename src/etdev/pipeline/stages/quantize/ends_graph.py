@@ -140,11 +140,11 @@ def find_input(program: ExportedProgram, position: int) -> InputConversion:
             elif kind not in _SIZES:
                 raise StaysFloatError(_use(user), None if user.op == "output" else user)
     if not quantizers:
-        raise StaysFloatError("the method does not use it")
+        raise StaysFloatError("the method does not use the input")
     if len(quantizers) > 1:
         first, second = list(quantizers)[:2]
         reason = (
-            f"two ops quantize it differently, with scale {first[0]:g} and zero point {first[1]}, "
+            f"two ops quantize the input differently, with scale {first[0]:g} and zero point {first[1]}, "
             f"and with scale {second[0]:g} and zero point {second[1]}"
         )
         raise StaysFloatError(reason, quantizers[second][0])
@@ -160,7 +160,7 @@ def find_output(program: ExportedProgram, position: int, changed: int) -> Output
     """
     own = [index for index, spec in enumerate(program.graph_signature.output_specs) if spec.kind.name == "USER_OUTPUT"]
     if position < changed:
-        raise StaysFloatError("it is an input that the method changes")
+        raise StaysFloatError("the output is the new value of an input that the method changes")
     index = own[position - changed]
     node: Any = program.graph.output_node().args[0][index]
     moves: list[Node] = []
@@ -169,7 +169,7 @@ def find_output(program: ExportedProgram, position: int, changed: int) -> Output
         node = node.args[0]
     if str(getattr(node, "target", "")) != _DEQUANTIZE:
         is_node = hasattr(node, "target")
-        raise StaysFloatError(_source(node) if is_node else "it is a number", node if is_node else None)
+        raise StaysFloatError(_source(node) if is_node else "the output is a number", node if is_node else None)
     writer = _writer(node)
     if writer is not None:
         raise StaysFloatError(f"`{writer.target}` changes the output in place", writer)

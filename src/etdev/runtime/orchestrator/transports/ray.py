@@ -200,7 +200,7 @@ class RayTransport(Transport):
     def _await(self, lane: _Lane, reference: Any, done: Done, read: _Read) -> None:
         """Handle an answer in the transport's thread when the answer arrives.
 
-        Ray's own thread must not handle answers: an answer may lead to further commands, which this thread cannot send.
+        An answer may lead to further commands. Ray's own thread cannot send commands, so it must not handle answers.
         """
 
         def put(future: Future[Any]) -> None:
