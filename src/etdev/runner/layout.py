@@ -270,8 +270,8 @@ def _state(memory: MethodMemory | str, index: int) -> tuple[bool, bool]:
 def _io(plan: m.ExecutionPlan, where: str) -> tuple[tuple[InputSlot, ...], tuple[OutputSlot, ...], int]:
     """Return the slots of a method's inputs and outputs, and the size in bytes of the memory for them.
 
-    All inputs that also have planned memory share one slot: the last one in the memory for inputs and outputs. The
-    runtime copies an input from the slot to planned memory before the next input is written.
+    All inputs that also have planned memory share one slot, at the end of this memory. The runtime copies an input from
+    the slot to planned memory before the next input is written.
     """
     end = 0
     owned: dict[int, int] = {}

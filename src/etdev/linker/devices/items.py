@@ -83,8 +83,8 @@ def find_items(plan: m.ExecutionPlan, memory: MethodMemory) -> Items:
 def _with_changing_together(groups: Sequence[tuple[int, ...]], pairs: Iterable[tuple[int, int]]) -> Items:
     """Return the items for these groups of values.
 
-    A group without a value in ``pairs`` becomes one item. In any other group, each value becomes an item of its own.
-    The content of such items stays on the host. Items change together if ``pairs`` connects them, even indirectly.
+    A group without a value in ``pairs`` becomes one item. In any other group, each value becomes an item of its own,
+    whose content stays on the host. ``pairs`` connects values that change together. Their items then change together.
     """
     group = _representatives(groups, pairs)
     split = [each for values in groups for each in ([(value,) for value in values] if values[0] in group else [values])]

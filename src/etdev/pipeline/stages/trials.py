@@ -194,8 +194,8 @@ def _sizes_inside(signature: Signature, call: Call, sizes: Iterable[int]) -> lis
 def find_dtype(signature: Signature, call: Call) -> Remedy | None:
     """Return the first change of an input's dtype with which the method runs on the smallest sizes.
 
-    Return None if the method runs as declared, or if no such change was found. ``call`` is used only with the smallest
-    sizes, so it may compute real values.
+    Return None if the method runs as declared, or if no such change was found. ``call`` may really run the method,
+    because the smallest sizes make this fast.
     """
     if _runs(call, signature, signature.smallest()):
         return None
