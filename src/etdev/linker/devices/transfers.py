@@ -7,8 +7,8 @@ copy for a fact that already holds on all paths.
 
 Source: J. Knoop, O. Rüthing, B. Steffen, "Lazy Code Motion", 1992; with two additions:
 
-1. If a loop needs a fact that it never ends, the copy is before the loop. A copy inside the loop would repeat in each
-   iteration. This applies even if only some paths in the loop need the fact.
+1. If a loop needs a fact, and no write in the loop ends the fact, the copy is before the loop. A copy inside the loop
+   would repeat in each iteration. This applies even if only some paths in the loop need the fact.
 2. If the source of a copy would depend on the path, the copy must come before the paths meet.
 """
 

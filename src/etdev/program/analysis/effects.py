@@ -111,7 +111,8 @@ def _repeated(plan: m.ExecutionPlan, args: tuple[int, ...]) -> int:
     """Return the number of arguments that the last argument repeats, or 0 if it repeats no arguments.
 
     The repeated arguments are the outputs. They come directly before the last argument. If the last argument is a
-    tensor, the output is the same tensor. If it is a list, the outputs are an equal list, or the items of the list.
+    tensor, they are one argument: the same tensor. If the last argument is a list, they are either one argument, an
+    equal list, or one argument for each item of the list.
     """
     if len(args) < 2:
         return 0
