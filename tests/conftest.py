@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 pytest.register_assert_rewrite("support.stages")
 
 # How long an example takes depends on what else the machine does.
-settings.register_profile("etdev", deadline=None, max_examples=25)
+settings.register_profile("etdev", deadline=None, max_examples=18)
 # The same examples each time: a change is judged by what it changes. New ones are found by everybody else's runs.
 settings.register_profile("same", settings.get_profile("etdev"), derandomize=True)
 settings.load_profile(os.environ.get("ETDEV_EXAMPLES", "etdev"))

@@ -325,7 +325,7 @@ def _marks(case: Case) -> list[pytest.MarkDecorator]:
 
     Both formats have the same checks behind their parsers, and keys of a profile have the types of the same keys
     outside of it. A key without a value is refused as a value of another type is, and each misspelled key by the same
-    search for a similar name: of these cases, every third runs.
+    search for a similar name: of these cases, every fourth runs.
     """
     other_format = case.form == "yaml" and case.change not in ("null", "missing")
     other_place = case.path[0] == "profiles" and case.change in ("null", "wrong type")

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 
 import pytest
 
-EVERY = 3
+EVERY = 4
 """Of the cases of a test with the marker ``sampled``, one in so many runs for every commit, the first among them."""
 
 
 def mark_cases_of_every_night(items: Iterable[pytest.Item]) -> None:
     """Give the marker ``nightly`` to the cases that do not run for every commit.
 
-    ``sampled`` takes every third case. ``sampled(2)`` takes two cases, the first one and the one in the middle, and
+    ``sampled`` takes every fourth case. ``sampled(2)`` takes two cases, the first one and the one in the middle, and
     ``sampled(N)`` takes N cases at equal distances. Cases that have the marker ``slow`` or ``nightly`` themselves do
     not count. The order is that of the collection. So the same cases run each time, in any number of processes.
     """
