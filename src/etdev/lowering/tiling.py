@@ -183,10 +183,11 @@ def _cheapest(editor: Editor, searches: Sequence[_Tilings]) -> tuple[_Step, ...]
     for search in searches:
         if editor.settings.tiling == "always":
             trials.reach(search)
-        elif trials.goal is None:
-            trials.climb(search, searches[0].lowest_goal())
         else:
-            trials.compare(search, trials.goal)
+            # The best goal of one search is often a good one for the other, but may be between the goals of the latter.
+            if trials.goal is not None:
+                trials.compare(search, trials.goal)
+            trials.climb(search, searches[0].lowest_goal())
     return trials.steps
 
 
