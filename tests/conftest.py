@@ -32,6 +32,8 @@ settings.register_profile("etdev", deadline=None, max_examples=18)
 # The same examples each time: a change is judged by what it changes. New ones are found by everybody else's runs.
 settings.register_profile("same", settings.get_profile("etdev"), derandomize=True)
 settings.load_profile(os.environ.get("ETDEV_EXAMPLES", "etdev"))
+EXAMPLES_AT_NIGHT = 25
+"""Number of examples of a property test that states no number, with ``--slow`` or at night."""
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -45,6 +47,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--slow") or os.environ.get("NIGHTLY"):
         draws.SHARE = 1
+        settings.register_profile("night", settings.default, max_examples=EXAMPLES_AT_NIGHT)
+        settings.load_profile("night")
 
 
 def pytest_collection() -> None:
