@@ -256,6 +256,38 @@ def test_goals_of_a_few_bytes_come_to_an_end() -> None:
     assert tile(editor) == 0
 
 
+def test_goals_near_the_best_one_are_tried() -> None:
+    from etdev.lowering.tiling import _NEAR, _Trials
+
+    editor = _editor(CASES["rows with a skip"], "auto")
+    trials = _Trials(editor)
+    size = trials._least.size
+    tried: list[int] = []
+
+    def for_goal(goal: int) -> Any:
+        tried.append(goal)
+        return SimpleNamespace(steps=(goal,), peak=goal)
+
+    # The cheapest goal is between the goals of the climb.
+    search: Any = SimpleNamespace(
+        peak=10 * size,
+        for_goal=for_goal,
+        cost=lambda found: trials._least._replace(size=size - 1_000 + abs(found.peak - 950)),
+    )
+    trials.refine(0)
+    assert trials.steps == ()
+    assert not tried
+    trials.compare(search, 1_000)
+    trials.refine(0)
+    assert tried == [1_000, *(int(factor * 1_000) for factor in _NEAR)]
+    assert trials.steps == (950,)
+    assert trials.goal == 950
+    # Goals below the lowest one are not tried.
+    tried.clear()
+    trials.refine(1_000)
+    assert tried == [1_002, 1_054]
+
+
 def _editor(case: Case, extent: Any) -> Editor:
     program = _lowered(case, pieces=False)[0].exported_program("forward")
     return Editor(program, program.graph_module, FormSettings(frozenset(["tiling"]), extent))

@@ -44,6 +44,8 @@ _FINE_STEP = 1.08
 """Factor from one goal to the next in :meth:`_Trials.reach`, which ends at the first goal that is reached."""
 _LEAST_STEP = 1.03
 """Smallest factor from one goal to the next."""
+_NEAR = 0.9, 0.95, 1.055, 1.11
+"""Goals that :meth:`_Trials.refine` tries, as multiples of the best goal. They are between it and its neighbors."""
 _FREE = VIEWS | {"getitem"}
 """Ops that the linker usually removes."""
 _JOINS = frozenset({"slice_copy", "cat"})
@@ -188,6 +190,8 @@ def _cheapest(editor: Editor, searches: Sequence[_Tilings]) -> tuple[_Step, ...]
             if trials.goal is not None:
                 trials.compare(search, trials.goal)
             trials.climb(search, searches[0].lowest_goal())
+    if editor.settings.tiling != "always":
+        trials.refine(searches[0].lowest_goal())
     return trials.steps
 
 
@@ -199,6 +203,8 @@ class _Trials:
         """Steps of the cheapest tiling. There are none while the graph costs least without tiling."""
         self.goal: int | None = None
         """Goal of the cheapest tiling."""
+        self._search: _Tilings | None = None
+        """Search that found the cheapest tiling."""
         self._least = _cost(editor)
         self._untiled = _instruction_bytes(editor, editor.occupancy())
 
@@ -230,8 +236,16 @@ class _Trials:
         """Compare the tiling for a goal with the cheapest one. Return the tiling's peak."""
         found = search.for_goal(goal)
         if found.steps and (cost := search.cost(found)) < self._least:
-            self.steps, self._least, self.goal = found.steps, cost, goal
+            self.steps, self._least, self.goal, self._search = found.steps, cost, goal, search
         return found.peak
+
+    def refine(self, lowest: int) -> None:
+        """Try goals near the best one with the search that found it. ``lowest`` is the lowest goal to try."""
+        search, best = self._search, self.goal
+        if search is not None and best is not None:
+            for goal in [int(factor * best) for factor in _NEAR]:
+                if goal >= lowest and self._is_promising(search, goal):
+                    self.compare(search, goal)
 
     def _is_promising(self, search: _Tilings, goal: int) -> bool:
         """Return False if tilings for the goal usually cost more than the best one, even without added instructions."""
