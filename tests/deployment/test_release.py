@@ -416,6 +416,36 @@ class TestTwoAtOnce:
             assert check_serves(target.place, old, present, new)
             turn += 1
 
+    @pytest.mark.parametrize("was_current", [True, False])
+    def test_two_deployments_remove_a_release_and_the_current_one(
+        self, tried_target: Target, make: Maker, was_current: bool
+    ) -> None:
+        """The switch to the removed release has to be undone. The release that was current, if any, is removed, too."""
+        target = tried_target
+        turn, steps = 0, 1
+        while turn < steps:
+            old, present, *new = (make(f"{label}{turn}", 100) for label in ("old", "present", "new", "newer"))
+            deploy_to(target, old, Terms(keep=1))
+            if was_current:
+                deploy_to(target, present, Terms(keep=1))
+            else:
+                with target.open() as transport:
+                    transport.remove("current.json" if target.kind == "s3" else "current")
+                assert target.place.pointer() is None
+
+            def other(new: list[Release] = new) -> None:
+                with as_process(os.getppid()), target.open() as transport:
+                    for release in new:
+                        deploy(transport, release, Terms(keep=1), now())
+
+            with target.open() as transport:
+                between = Between(transport, turn, other)
+                with suppress(DeployError):
+                    deploy(between, old, Terms(keep=1), now())  # type: ignore[arg-type]
+                steps = between.steps
+            assert check_serves(target.place, old, present, *new)
+            turn += 1
+
     def test_a_release_that_is_old_for_one_is_new_for_the_other(self, tried_target: Target, make: Maker) -> None:
         """One removes it while the other switches to it."""
         for label in ("one", "three", "four"):

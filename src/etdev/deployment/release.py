@@ -177,7 +177,7 @@ def _clear_one(transport: Transport, found: Leftover) -> None:
     """
     if not found.is_pointer:
         transport.remove(f"{found.name}/{MANIFEST}")
-        if transport.read(f"{release_path(found.release)}/{MANIFEST}") is None:
+        if not _has_manifest(transport, found.release):
             transport.remove(release_path(found.release))
     transport.remove(found.name)
 
@@ -251,20 +251,37 @@ def _switch(transport: Transport, name: str, before: str | None, now: datetime) 
     """Move the pointer to a release.
 
     At the same time, another deployment may remove the release because it is old. Therefore, this function checks after
-    the switch if the release still has a manifest. If not, it moves the pointer back and raises
-    :class:`~etdev.errors.DeployError`. The other deployment checks the pointer (see :func:`_remove_release`).
+    the switch if the release still has a manifest. If not, it moves the pointer to another release (see
+    :func:`_replacement`) and raises :class:`~etdev.errors.DeployError`. The other deployment checks the pointer (see
+    :func:`_remove_release`).
     """
     pointer = temporary_for(release_name(now, content_digest(name))).pointer
     try:
         transport.switch(release_path(name), pointer)
-        taken = transport.read(f"{release_path(name)}/{MANIFEST}") is None
-        if taken and before is not None:
-            transport.switch(release_path(before), pointer)
+        taken = not _has_manifest(transport, name)
+        if taken and (other := _replacement(transport, name, before)) is not None:
+            transport.switch(release_path(other), pointer)
     except DeployError as error:
         hint = "check with `--list` which release is current, and deploy again"
         raise DeployError(f"while switching: {error.message}", where=error.where, hint=hint) from error
     if taken:
         raise DeployError(f"another deployment removed the release {name} during the switch", hint="deploy again")
+
+
+def _replacement(transport: Transport, removed: str, before: str | None) -> str | None:
+    """Return the release that becomes current after another deployment removed ``removed``.
+
+    This is the release that was current before. If the other deployments also removed that one, or if none was current,
+    it is the newest release: the other deployments published it. Return None if the target has no other release.
+    """
+    whole = [name for name in releases(transport) if name != removed and _has_manifest(transport, name)]
+    if before in whole:
+        return before
+    return whole[-1] if whole else None
+
+
+def _has_manifest(transport: Transport, name: str) -> bool:
+    return transport.read(f"{release_path(name)}/{MANIFEST}") is not None
 
 
 def _prune(transport: Transport, outcome: Outcome, keep: int) -> Outcome:
