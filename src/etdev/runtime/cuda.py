@@ -75,12 +75,6 @@ class CudaAllocator(DeviceAllocator):
         """Return the name that torch uses for the CUDA device, such as ``cuda:0``."""
         return f"cuda:{self.ordinal(index)}"
 
-    def release_reserve(self) -> None:
-        """Release the memory that torch's cache reserves but does not use."""
-        import torch
-
-        torch.cuda.empty_cache()
-
     def _allocate(self, nbytes: int, index: int, alignment: int) -> int:
         import torch
 
