@@ -99,6 +99,15 @@ def test_an_input_whose_last_size_may_be_1() -> None:
     assert not shapes_equal(method, x, computed(method, "aten::add.out", x, bias, sizes=(8, 16)))
 
 
+def test_sizes_that_are_1_in_all_operands() -> None:
+    """A size 1 that no operand enlarges stays 1."""
+    method = Method()
+    x = computed(method, "aten::linear.out", given(method, 8, 4), given(method, 1, 4, dynamic=False), sizes=(8, 1))
+    total = computed(method, "aten::add.out", x, given(method, 1, dynamic=False), sizes=(8, 1))
+    assert shapes_equal(method, x, total)
+    assert shapes(method).of(total)[1] == 1
+
+
 def test_what_may_be_broadcast() -> None:
     method = Method()
     x, y = given(method, 8, 4), given(method, 8, 4)
