@@ -2,6 +2,8 @@
 // How the memory map and the bytes in use below it are drawn.
 
 const MAP_KINDS = Object.keys(KINDS);
+/** Smallest width of a tensor at the peak, in pixels. */
+const LEAST_AT_PEAK = 4;
 
 /** ECharts' options for a buffer: two charts, one above the other, that share their time. */
 function mapOption(method, buffer, narrow) {
@@ -140,10 +142,15 @@ function box(unit, start, end, low, size, row) {
   return [start - 1, end - 1, low / unit.bytes, (low + size) / unit.bytes, row];
 }
 
-function boxAt(api) {
+function boxAt(api, leastWidth = 1) {
   const [left, bottom] = api.coord([api.value(0), api.value(2)]);
   const [right, top] = api.coord([api.value(1), api.value(3)]);
-  return { x: left, y: top, width: Math.max(right - left, 1), height: Math.max(bottom - top, 1) };
+  return { x: left, y: top, width: Math.max(right - left, leastWidth), height: Math.max(bottom - top, 1) };
+}
+
+/** Tensors at the peak stay visible next to the line that marks it, even if they live for one of many instructions. */
+function leastWidth({ peak, tensors: { start, end } }, row) {
+  return peak && start[row] <= peak.instant && peak.instant < end[row] ? LEAST_AT_PEAK : 1;
 }
 
 function storageSeries(buffer, unit) {
@@ -161,7 +168,7 @@ function tensorSeries(buffer, unit) {
   const least = { width: scaled(70), height: scaled(14) };
   const draw = (_, api) => {
     const row = api.value(4);
-    const shape = boxAt(api);
+    const shape = boxAt(api, leastWidth(buffer, row));
     const framed = shape.width > 3 && shape.height > 3;
     const style = {
       fill: fills[MAP_KINDS.indexOf(text(kind[row]))],
@@ -223,10 +230,10 @@ function limits(buffer, unit) {
   return lines;
 }
 
-/** A vertical line at the peak of the upper chart, with its text above the chart. */
+/** A vertical line at the peak of the upper chart, behind the tensors, with its text above the chart. */
 function peakSeries(method, buffer) {
   const { peak } = buffer;
-  const [text, page] = [colour("text"), colour("page")];
+  const text = colour("text");
   const said = peak ? `peak: ${moment(method, peak.instant)}, ${size(peak.nbytes)}` : "";
   const data = peak ? [[peak.instant - 0.5, 0]] : [];
   const draw = ({ coordSys }, api) => {
@@ -248,11 +255,10 @@ function peakSeries(method, buffer) {
     return {
       type: "group",
       children: [
-        line({ stroke: page, lineWidth: 5 }),
         line({ stroke: text, lineWidth: 2, lineDash: [6, 4] }),
         { type: "text", style: words },
       ],
     };
   };
-  return { ...boxes("peak", data, draw, 3), clip: false, encode: { x: 0, y: 1 } };
+  return { ...boxes("peak", data, draw, 0), clip: false, encode: { x: 0, y: 1 } };
 }

@@ -61,7 +61,8 @@ function modulesNote() {
   return (
     "Each module with its submodules. Weights are the constants and delegates that its instructions use first, with " +
     "the data that these delegates look up by name. Bytes written are the outputs of its instructions and of its ops " +
-    "in delegates, if each runs once. In the areas, each module at the top has its own colour, which its submodules share."
+    "in delegates, if each runs once. The areas show the submodules of a module that has more than half of the bytes. Each " +
+    "other module has its own colour, which its submodules share."
   );
 }
 
@@ -148,8 +149,6 @@ function modulesOption(rows, measure, canvas) {
   const total = sumOf(roots, measure);
   const perByte = (canvas.clientWidth * canvas.clientHeight) / total;
   const sizes = { least: total / MOST_AREAS, letters: (bytes) => Math.sqrt(bytes * perByte) / scaled(AREA_LETTER) };
-  const isWhole = (row) => row.path === "" && row.children.length;
-  const shown = roots.flatMap((row) => (isWhole(row) ? partsOfModule(row, measure, sizes.least) : [row]));
   return areas({
     upperLabel: {
       show: true,
@@ -160,7 +159,7 @@ function modulesOption(rows, measure, canvas) {
     },
     levels: [{ upperLabel: { show: false } }], // That of all together, which the table has.
     itemStyle: { borderColor: colour("line"), borderWidth: 1, gapWidth: 1 },
-    data: shown.map((row, at) => moduleNode(row, measure, hues[at % HUES], 0, sizes)),
+    data: topModules(roots, measure, sizes.least).map((row, at) => moduleNode(row, measure, hues[at % HUES], 0, sizes)),
   });
 }
 
@@ -169,6 +168,18 @@ const MODULE_LEVELS = 4;
 const AREA_LETTER = 9;
 /** A module has an area of its own if it takes at least this part of the whole. */
 const MOST_AREAS = 400;
+
+/** The modules with a colour of their own: those at the top, but the parts of a module with more than half of the bytes. */
+function topModules(roots, measure, least) {
+  const half = sumOf(roots, measure) / 2;
+  const divided = (row) => {
+    if (!row.children.length || row[measure] <= half) return [row];
+    const parts = partsOfModule(row, measure, least);
+    const named = parts.map((part) => (part.part && row.path ? { ...part, name: `${row.path}: ${part.name}` } : part));
+    return named.flatMap(divided);
+  };
+  return roots.flatMap(divided);
+}
 
 /** The submodules, and what the module itself does, as a part of its own; small ones together. */
 function partsOfModule(row, measure, least) {
