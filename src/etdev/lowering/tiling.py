@@ -113,6 +113,8 @@ class _Tilings:
         occupancy = editor.occupancy(workspace=workspace)
         self.peak = occupancy.peak()
         """Peak of the graph in bytes."""
+        self._peaks: dict[int, int] = {}
+        """Peak of the tiling for each goal that was asked for."""
         # The names of the inputs tell which of them are constants.
         inputs = tuple(node.name for node in occupancy.nodes if node.op == "placeholder")
         self._identity = inputs, _identity(occupancy)
@@ -151,7 +153,12 @@ class _Tilings:
     def for_goal(self, goal: int) -> _Tiling:
         """Return a tiling that lowers the peak to the goal, or as close as possible. It may miss the goal slightly."""
         found: _Tiling = self._known(goal, partial(self._lowered, goal, _MOST_ADDED))
+        self._peaks[goal] = found.peak
         return found
+
+    def has_reached(self, goal: int) -> bool:
+        """Return whether the tiling for a higher goal also reaches this goal. Both tilings are usually the same."""
+        return any(peak <= goal < tried for tried, peak in self._peaks.items())
 
     def cost(self, found: _Tiling) -> _Cost:
         """Return the cost of a tiling with the editor's settings."""
@@ -244,7 +251,7 @@ class _Trials:
         search, best = self._search, self.goal
         if search is not None and best is not None:
             for goal in [int(factor * best) for factor in _NEAR]:
-                if goal >= lowest and self._is_promising(search, goal):
+                if goal >= lowest and not search.has_reached(goal) and self._is_promising(search, goal):
                     self.compare(search, goal)
 
     def _is_promising(self, search: _Tilings, goal: int) -> bool:
