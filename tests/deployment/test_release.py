@@ -330,6 +330,22 @@ class Torn:
         return taken
 
 
+class Losing:
+    """A transport on which releases are removed when the pointer moves to them, the first ``left`` times."""
+
+    def __init__(self, inner: Transport, left: int) -> None:
+        self._inner, self.left = inner, left
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    def switch(self, path: str, temporary: str) -> None:
+        self._inner.switch(path, temporary)
+        if self.left:
+            self.left -= 1
+            self._inner.remove(path)
+
+
 @pytest.mark.timeout(900)
 class TestTwoAtOnce:
     """A whole deployment happens in each gap of another one."""
@@ -395,6 +411,20 @@ class TestTwoAtOnce:
                 assert strays(target.place) == []
                 turn += 1
 
+    def _switched(self, target: Target, turn: int, to: Release, *others: Release) -> int:
+        """Switch to a release while another process deploys others at one step. Return the number of steps."""
+
+        def deploy_others() -> None:
+            with as_process(os.getppid()), target.open() as transport:
+                for release in others:
+                    deploy(transport, release, Terms(keep=1), now())
+
+        with target.open() as transport:
+            between = Between(transport, turn, deploy_others)
+            with suppress(DeployError):
+                deploy(between, to, Terms(keep=1), now())  # type: ignore[arg-type]
+            return between.steps
+
     def test_a_release_that_one_switches_to_is_old_for_the_other(self, tried_target: Target, make: Maker) -> None:
         """The other one removes it just before."""
         target = tried_target
@@ -404,15 +434,7 @@ class TestTwoAtOnce:
             deploy_to(target, old, Terms(keep=1))
             deploy_to(target, present, Terms(keep=1))
 
-            def other(new: Release = new) -> None:
-                with as_process(os.getppid()), target.open() as transport:
-                    deploy(transport, new, Terms(keep=1), now())
-
-            with target.open() as transport:
-                between = Between(transport, turn, other)
-                with suppress(DeployError):
-                    deploy(between, old, Terms(keep=1), now())  # type: ignore[arg-type]
-                steps = between.steps
+            steps = self._switched(target, turn, old, new)
             assert check_serves(target.place, old, present, new)
             turn += 1
 
@@ -433,18 +455,22 @@ class TestTwoAtOnce:
                     transport.remove("current.json" if target.kind == "s3" else "current")
                 assert target.place.pointer() is None
 
-            def other(new: list[Release] = new) -> None:
-                with as_process(os.getppid()), target.open() as transport:
-                    for release in new:
-                        deploy(transport, release, Terms(keep=1), now())
-
-            with target.open() as transport:
-                between = Between(transport, turn, other)
-                with suppress(DeployError):
-                    deploy(between, old, Terms(keep=1), now())  # type: ignore[arg-type]
-                steps = between.steps
+            steps = self._switched(target, turn, old, *new)
             assert check_serves(target.place, old, present, *new)
             turn += 1
+
+    def test_releases_that_are_removed_in_turn(self, tried_target: Target, make: Maker) -> None:
+        """Each of two releases is removed as soon as the pointer refers to it."""
+        target = tried_target
+        kept, *rest = (make(label, 100) for label in ("kept", "current", "next"))
+        for release in (rest[1], kept, rest[0]):
+            deploy_to(target, release, Terms(keep=5))
+        with target.open() as transport:
+            losing = Losing(transport, 2)
+            with pytest.raises(DeployError, match="removed the release"):
+                deploy(losing, rest[1], Terms(keep=5), now())  # type: ignore[arg-type]
+        assert losing.left == 0
+        assert check_serves(target.place, kept) is kept
 
     def test_a_release_that_is_old_for_one_is_new_for_the_other(self, tried_target: Target, make: Maker) -> None:
         """One removes it while the other switches to it."""

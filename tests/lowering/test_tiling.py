@@ -256,6 +256,22 @@ def test_goals_of_a_few_bytes_come_to_an_end() -> None:
     assert tile(editor) == 0
 
 
+def test_a_goal_is_reached_by_the_tiling_for_a_higher_one() -> None:
+    from etdev.lowering.tiling import _Tilings
+
+    tilings = _Tilings(_editor(CASES["rows with a skip"], "auto"))
+    lowest = tilings.lowest_peak()
+    assert lowest is not None
+    goal = (lowest + tilings.peak) // 2
+    assert not tilings.has_reached(goal - 1)
+    peak = tilings.for_goal(goal).peak
+    assert peak < goal
+    assert tilings.has_reached(peak)
+    assert tilings.has_reached(goal - 1)
+    assert not tilings.has_reached(peak - 1)
+    assert not tilings.has_reached(goal + 1)
+
+
 def test_goals_near_the_best_one_are_tried() -> None:
     from etdev.lowering.tiling import _NEAR, _Trials
 

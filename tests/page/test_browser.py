@@ -151,6 +151,22 @@ def test_a_map_says_where_the_peak_is_and_where_time_ends(browser: Browser, tmp_
 
 
 @pytest.mark.integration
+def test_tensors_at_the_peak_are_wide_and_in_front_of_its_line(browser: Browser, tmp_path: Path) -> None:
+    browser.open(page_of(chain(2), tmp_path))
+    widths = browser.run(
+        "const buffer = { peak: { instant: 5 }, tensors: { start: [5, 0, 6, 4], end: [6, 9, 7, 5] } };"
+        "return [0, 1, 2, 3].map((row) => leastWidth(buffer, row));"
+    )
+    assert widths == [4, 4, 1, 1]
+    order = browser.run(
+        "const { series } = echarts.getInstanceByDom(document.querySelector('.chart')).getOption();"
+        "const layer = (id) => series.find((one) => one.id === id).z;"
+        "return [layer('peak') < layer('storages'), layer('peak') < layer('tensors')];"
+    )
+    assert order == [True, True]
+
+
+@pytest.mark.integration
 def test_a_name_is_in_the_part_of_a_tensor_that_is_not_covered(browser: Browser, tmp_path: Path) -> None:
     browser.open(page_of(chain(2), tmp_path))
     ends = browser.run(

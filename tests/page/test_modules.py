@@ -48,6 +48,24 @@ def test_modules_are_sorted_and_drawn(browser: Browser, screen: Screen, tmp_path
 
 
 @pytest.mark.integration
+def test_modules_with_more_than_half_of_the_bytes_are_divided(browser: Browser, tmp_path: Path) -> None:
+    """Otherwise, all areas have one color if the model has one module at the top."""
+    paths = {0: "net.body.0", 1: "net.body.1", 2: "net.body.1", 3: "net.body", 4: "net.head"}
+    browser.open(etdev.report(built_file(tmp_path, chain(5), modules=paths)))
+    areas = browser.run(
+        "const { data } = echarts.getInstanceByDom(document.querySelector('#modules .chart')).getOption().series[0];"
+        "return data.filter(({ value }) => value).map(({ name, value, itemStyle }) => [name, value, itemStyle.color]);"
+    )
+    assert [area[:2] for area in areas] == [
+        ["net.body.0", 16],
+        ["net.body.1", 32],
+        ["net.body: itself", 16],
+        ["net.head", 16],
+    ]
+    assert len({color for *_, color in areas}) == 4
+
+
+@pytest.mark.integration
 def test_a_bar_is_a_share_of_the_whole(browser: Browser, tmp_path: Path) -> None:
     browser.open(etdev.report(built_file(tmp_path, chain(4), modules=MODULES)))
     browser.run(

@@ -252,15 +252,15 @@ def _switch(transport: Transport, name: str, before: str | None, now: datetime) 
 
     At the same time, another deployment may remove the release because it is old. Therefore, this function checks after
     the switch if the release still has a manifest. If not, it moves the pointer to another release (see
-    :func:`_replacement`) and raises :class:`~etdev.errors.DeployError`. The other deployment checks the pointer (see
+    :func:`_switch_back`) and raises :class:`~etdev.errors.DeployError`. The other deployment checks the pointer (see
     :func:`_remove_release`).
     """
     pointer = temporary_for(release_name(now, content_digest(name))).pointer
     try:
         transport.switch(release_path(name), pointer)
         taken = not _has_manifest(transport, name)
-        if taken and (other := _replacement(transport, name, before)) is not None:
-            transport.switch(release_path(other), pointer)
+        if taken:
+            _switch_back(transport, before, pointer)
     except DeployError as error:
         hint = "check with `--list` which release is current, and deploy again"
         raise DeployError(f"while switching: {error.message}", where=error.where, hint=hint) from error
@@ -268,16 +268,18 @@ def _switch(transport: Transport, name: str, before: str | None, now: datetime) 
         raise DeployError(f"another deployment removed the release {name} during the switch", hint="deploy again")
 
 
-def _replacement(transport: Transport, removed: str, before: str | None) -> str | None:
-    """Return the release that becomes current after another deployment removed ``removed``.
+def _switch_back(transport: Transport, before: str | None, pointer: str) -> None:
+    """Move the pointer from a removed release to the release that was current before.
 
-    This is the release that was current before. If the other deployments also removed that one, or if none was current,
-    it is the newest release: the other deployments published it. Return None if the target has no other release.
+    If other deployments also removed that one, or if none was current, take the newest release. The others published
+    it. A release may be removed during this switch, too. Then take the next one.
     """
-    whole = [name for name in releases(transport) if name != removed and _has_manifest(transport, name)]
-    if before in whole:
-        return before
-    return whole[-1] if whole else None
+    newest_first = reversed(releases(transport))
+    for name in newest_first if before is None else (before, *newest_first):
+        if _has_manifest(transport, name):
+            transport.switch(release_path(name), pointer)
+            if _has_manifest(transport, name):
+                return
 
 
 def _has_manifest(transport: Transport, name: str) -> bool:

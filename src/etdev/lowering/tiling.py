@@ -189,16 +189,17 @@ class _Tilings:
 def _cheapest(editor: Editor, searches: Sequence[_Tilings]) -> tuple[_Step, ...]:
     """Return the steps of the tiling with the lowest cost, or no steps if the graph costs least without tiling."""
     trials = _Trials(editor)
-    for search in searches:
-        if editor.settings.tiling == "always":
+    if editor.settings.tiling == "always":
+        for search in searches:
             trials.reach(search)
-        else:
-            # The best goal of one search is often a good one for the other, but may be between the goals of the latter.
-            if trials.goal is not None:
-                trials.compare(search, trials.goal)
-            trials.climb(search, searches[0].lowest_goal())
-    if editor.settings.tiling != "always":
-        trials.refine(searches[0].lowest_goal())
+        return trials.steps
+    lowest = searches[0].lowest_goal()
+    for search in searches:
+        # The best goal of one search is often a good one for the other, but may be between the goals of the latter.
+        if trials.goal is not None:
+            trials.compare(search, trials.goal)
+        trials.climb(search, lowest)
+    trials.refine(lowest)
     return trials.steps
 
 

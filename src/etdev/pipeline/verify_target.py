@@ -111,13 +111,7 @@ def _verify_target(
         checks = verify(Subject.read_built(built_target, runtime, options.device_map))
         if found is not None:
             keep_reference(project, name, cache, reference, found[1])
-    notes = (
-        models.notes
-        if change is None
-        else (f"the file or its data has changed since the build: {change}", *models.notes)
-    )
-    if since.said is not None:
-        notes = (since.said, *notes)
+    changed = None if change is None else f"the file or its data has changed since the build: {change}"
     return TargetResult(
         name=name,
         status=outcome(checks),
@@ -128,7 +122,7 @@ def _verify_target(
         checks=checks,
         required=required,
         seconds=clock.seconds,
-        notes=notes,
+        notes=(*filter(None, (since.said, changed)), *models.notes),
     )
 
 
