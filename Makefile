@@ -39,14 +39,14 @@ demo: $(INSTALLED)  ## Build and verify a model trained on real data.
 		'  . $(VENV)/bin/activate && etdev init my-model && cd my-model && etdev build'
 
 test: $(INSTALLED)  ## Run the tests of every commit; skipped ones say why.
-	$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)
+	$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal $(ARGS)
 
 test-all: $(INSTALLED)  ## Run all tests, those of every night too.
-	$(BIN)/pytest --integration --slow --nightly --numprocesses $(JOBS) --dist loadfile $(ARGS)
+	$(BIN)/pytest --integration --slow --nightly --numprocesses $(JOBS) --dist worksteal $(ARGS)
 
 test-older: $(INSTALLED)  ## Build an example, and run the tests that use ExecuTorch, with the older version.
 	$(MAKE) EXECUTORCH=$(OLDER) demo
-	ETDEV_OTHER_PYTHON=$(abspath $(BIN)/python) $(MAKE) EXECUTORCH=$(OLDER) test ARGS='--integration --no-loadscope-reorder $(OLDER_TESTS) $(ARGS)'
+	ETDEV_OTHER_PYTHON=$(abspath $(BIN)/python) $(MAKE) EXECUTORCH=$(OLDER) test ARGS='--integration $(OLDER_TESTS) $(ARGS)'
 
 lint: $(INSTALLED)  ## Check style, types and imports.
 	$(BIN)/ruff check

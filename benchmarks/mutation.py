@@ -132,7 +132,7 @@ def noticed(copy: Path, package: str, arguments: Sequence[str]) -> str | None:
     """Return the first test that fails in the copy; None if all pass."""
     own = TESTS.get(package, [f"tests/{package}"])
     for folders in (own, ["tests"]):
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "--dist", "loadfile", *arguments, *folders]
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "--dist", "worksteal", *arguments, *folders]
         environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "ETDEV_EXAMPLES": "same"}
         try:
             run = subprocess.run(

@@ -38,10 +38,23 @@ EXAMPLES_AT_NIGHT = 25
 ROOT = Path(__file__).resolve().parents[1]
 
 
+MARKERS = {"slow": "the slow tests", "integration": "the integration tests", "nightly": "the tests of every night"}
+"""The tests that run only with the option of their marker's name."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--slow", action="store_true", help="run the slow tests too")
-    parser.addoption("--nightly", action="store_true", help="run the tests of every night too")
-    parser.addoption("--integration", action="store_true", help="run the integration tests too")
+    for marker, tests in MARKERS.items():
+        parser.addoption(f"--{marker}", action="store_true", help=f"run {tests} too")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which tests are left out: as skipped tests, they would take a tenth of the time of a run."""
+    for marker in _markers_left_out(terminalreporter.config):
+        terminalreporter.line(f"left out: {MARKERS[marker]}; run with --{marker}")
+
+
+def _markers_left_out(config: pytest.Config) -> list[str]:
+    return [marker for marker in MARKERS if not config.getoption(f"--{marker}")]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -64,11 +77,10 @@ def pytest_collection_finish() -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     mark_cases_of_every_night(items)
-    for marker in ("slow", "integration", "nightly"):
-        skip = pytest.mark.skip(reason=f"{marker}: run with --{marker}")
-        for item in items if not config.getoption(f"--{marker}") else ():
-            if item.get_closest_marker(marker):
-                item.add_marker(skip)
+    markers = _markers_left_out(config)
+    left_out = [item for item in items if any(map(item.get_closest_marker, markers))]
+    items[:] = [item for item in items if not any(map(item.get_closest_marker, markers))]
+    config.hook.pytest_deselected(items=left_out)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

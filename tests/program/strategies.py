@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from math import prod
 from typing import TypeVar
 
@@ -24,8 +25,28 @@ def _tuples(items: st.SearchStrategy[_T], *, smallest: int = 0, most: int = 4) -
     return st.lists(items, min_size=smallest, max_size=most).map(tuple)
 
 
+@cache
 def _indices(count: int, *, most: int = 5) -> st.SearchStrategy[tuple[int, ...]]:
     return _tuples(st.integers(0, count - 1), most=most) if count else st.just(())
+
+
+_PLAIN_VALUES: tuple[st.SearchStrategy[m.Value], ...] = (
+    st.just(m.Null()),
+    st.builds(m.Int, _I64),
+    st.builds(m.Bool, st.booleans()),
+    st.builds(m.Double, st.floats()),
+    st.builds(m.String, _TEXTS),
+    st.builds(m.DoubleList, _tuples(st.floats())),
+    st.builds(m.BoolList, _tuples(st.booleans(), most=9)),
+)
+
+
+@cache
+def _lists(
+    kind: type[m.IntList | m.TensorList | m.OptionalTensorList], indices: tuple[int, ...]
+) -> st.SearchStrategy[m.Value]:
+    """Draw lists of values. A strategy that is made anew for each draw takes longer than the draw."""
+    return st.builds(kind, _tuples(st.sampled_from(indices)) if indices else st.just(()))
 
 
 @st.composite
@@ -125,19 +146,9 @@ def _values(
     tensors = [index for index, value in enumerate(before) if isinstance(value, m.Tensor)]
     integers = [index for index, value in enumerate(before) if isinstance(value, m.Int)]
     optional = [-1, *tensors, *(index for index, value in enumerate(before) if isinstance(value, m.Null))]
-    plain = st.one_of(
-        st.just(m.Null()),
-        st.builds(m.Int, _I64),
-        st.builds(m.Bool, st.booleans()),
-        st.builds(m.Double, st.floats()),
-        st.builds(m.String, _TEXTS),
-        st.builds(m.IntList, _tuples(st.sampled_from(integers)) if integers else st.just(())),
-        st.builds(m.DoubleList, _tuples(st.floats())),
-        st.builds(m.BoolList, _tuples(st.booleans(), most=9)),
-        st.builds(m.TensorList, _tuples(st.sampled_from(tensors)) if tensors else st.just(())),
-        st.builds(m.OptionalTensorList, _tuples(st.sampled_from(optional))),
-    )
-    return draw(_tensors(program, sizes) | plain)
+    lists = {m.IntList: integers, m.TensorList: tensors, m.OptionalTensorList: optional}
+    of_values = (_lists(kind, tuple(indices)) for kind, indices in lists.items())
+    return draw(st.one_of(_tensors(program, sizes), *_PLAIN_VALUES, *of_values))
 
 
 @st.composite

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import etdev
+from support.sources import imports
 
 SOURCES = Path(etdev.__file__).parent
 PROJECTS = SOURCES / "templates"
@@ -32,10 +33,10 @@ def _name(path: Path, sources: Path, package: str) -> str:
 
 def _imports(path: Path, known: object) -> set[str]:
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in imports(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+        elif node.module is not None:
             inner = {f"{node.module}.{alias.name}" for alias in node.names}
             found |= {name if name in known else node.module for name in inner}  # type: ignore[operator]
     return {name for name in found if name in known}  # type: ignore[operator]

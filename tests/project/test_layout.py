@@ -6,19 +6,21 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
+from support.sources import imports
 
-def imports(folder: Path) -> Iterator[str]:
+
+def imported_packages(folder: Path) -> Iterator[str]:
     """The top packages that code of a folder imports, wherever in a module."""
-    for path in folder.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Import):
-                yield from (alias.name.partition(".")[0] for alias in node.names)
-            elif isinstance(node, ast.ImportFrom) and node.module is not None and not node.level:
-                yield node.module.partition(".")[0]
+    for node in chain.from_iterable(map(imports, folder.rglob("*.py"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif node.module is not None and not node.level:
+            yield node.module.partition(".")[0]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +55,7 @@ def test_what_it_depends_on_is_imported(repository: Path) -> None:
     declared = [*project["dependencies"], *project["optional-dependencies"]["build"]]
     packages = {re.split(r"[<>=!~; \[]", text)[0].replace("-", "_").lower() for text in declared}
     assert {"typer", "pydantic", "tomli_w", "torch", "numpy"} <= packages
-    used = {*imports(repository / "src" / "etdev")}
+    used = {*imported_packages(repository / "src" / "etdev")}
     renamed = {"pyyaml": "yaml", "ruamel.yaml": "ruamel", "ruamel.yaml.clib": "ruamel"}
     assert {renamed.get(name, name) for name in packages} - used == set()
 

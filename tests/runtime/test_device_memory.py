@@ -33,6 +33,11 @@ ALLOCATORS: dict[str, Callable[[], DeviceAllocator]] = {
 }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _collections_look_at_these_tests_only() -> None:
+    gc.freeze()
+
+
 @pytest.fixture(params=ALLOCATORS)
 def allocator(request: pytest.FixtureRequest) -> DeviceAllocator:
     return ALLOCATORS[request.param]()

@@ -14,6 +14,7 @@ def shorten_exports(patch: pytest.MonkeyPatch) -> None:
     """Patch torch if a test has imported it."""
     if "torch._export.utils" in sys.modules:
         _query_dispatcher_once(patch)
+        _leave_out_absent_backends(patch)
         _postpone_annotations(patch)
 
 
@@ -32,6 +33,15 @@ def _query_dispatcher_once(patch: pytest.MonkeyPatch) -> None:
 
     for module in (utils, decomp_utils, exported_program):
         patch.setattr(module, "_collect_all_valid_cia_ops", collect_once)
+
+
+def _leave_out_absent_backends(patch: pytest.MonkeyPatch) -> None:
+    """Replace the composite operators' kernels, while a program is decomposed, for the backends that tests have."""
+    from torch.export import exported_program
+
+    for name in ("_AUTOGRAD_ALIAS_BACKEND_KEYS_TO_OVERRIDE", "_BACKEND_KEYS_TO_OVERRIDE"):
+        keys = getattr(exported_program, name)
+        patch.setattr(exported_program, name, [key for key in keys if key.name.endswith(("CPU", "Meta"))])
 
 
 def _postpone_annotations(patch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,7 @@ from etdev.pipeline.project.user_modules import (
     SourceLoader,
     changed_files,
     file_of,
+    is_below,
     is_installed,
     is_module,
     local_module,
@@ -59,11 +60,12 @@ class UserCode:
     """
 
     def __init__(self) -> None:
-        self._bases: list[Path] = []
+        self._bases: dict[Path, Path] = {}
+        """Maps the folder of each config file to its path without symbolic links."""
         self._hidden: dict[str, ModuleType] = {}
         self._kept: set[str] = set()
         self._path_before: list[str] = []
-        self._modules_before: dict[str, ModuleType] = {}
+        self._modules_before: set[str] = set()
         self._meant: dict[str, Path] = {}
         """Maps the name of each imported local module to the module's file."""
         self._asked: set[tuple[str, ...]] = set()
@@ -80,7 +82,7 @@ class UserCode:
 
     def __enter__(self) -> Self:
         self._path_before = list(sys.path)
-        self._modules_before = dict(sys.modules)
+        self._modules_before = set(sys.modules)
         sys.path_hooks.insert(0, self._find_in_bases)
         sys.meta_path.insert(0, self)
         return self
@@ -90,8 +92,8 @@ class UserCode:
         sys.path_hooks.remove(self._find_in_bases)
         sys.meta_path.remove(self)
         self._forget_finders()
-        for name, module in list(sys.modules.items()):
-            if self._modules_before.get(name) is not module and self._is_local(module) and name not in self._kept:
+        for name in (sys.modules.keys() - self._modules_before) | (self._hidden.keys() & sys.modules.keys()):
+            if name not in self._kept and self._is_local(sys.modules[name]):
                 del sys.modules[name]
         sys.modules.update(self._hidden)
 
@@ -152,13 +154,11 @@ class UserCode:
 
     def shorten(self, filename: str) -> str | None:
         """Return the path of a file relative to the config's folder; None if the file is not the user's code."""
-        path = Path(filename)
-        if any(path.is_relative_to(library) for library in LIBRARIES):
-            return None
-        for base in self._bases:
-            for folder in (base, real_path(base)):
-                if path.is_relative_to(folder):
-                    return str(path.relative_to(folder))
+        for folders in self._bases.items():
+            for folder in folders:
+                if is_below(filename, folder):
+                    in_library = any(is_below(filename, library) for library in LIBRARIES)
+                    return None if in_library else str(Path(filename).relative_to(folder))
         return None
 
     def modules(self) -> dict[str, Path]:
@@ -228,7 +228,7 @@ class UserCode:
     def _add_base(self, base: Path) -> None:
         """Make Python search ``base`` before all other folders, including those of other config files."""
         if base not in self._bases:
-            self._bases.append(base)
+            self._bases[base] = real_path(base)
             self._forget_finders()
             importlib.invalidate_caches()
         sys.path[:] = [str(base), *(entry for entry in sys.path if entry != str(base))]
@@ -238,12 +238,12 @@ class UserCode:
 
         Python calls this method as a path hook.
         """
-        if not self._is_own(Path(path)):
+        if not self._is_own(path):
             raise ImportError(f"{path} is not a folder of the project's code")
         return self._hook(path)
 
     def _forget_finders(self) -> None:
-        for path in [path for path in sys.path_importer_cache if self._is_own(Path(path))]:
+        for path in [path for path in sys.path_importer_cache if self._is_own(path)]:
             del sys.path_importer_cache[path]
 
     def _hide_foreign(self, top: str, base: Path, where: str) -> None:
@@ -298,19 +298,19 @@ class UserCode:
 
     def _is_local(self, module: ModuleType) -> bool:
         path = None if is_installed(module) else file_of(module)
-        return path is not None and self._is_own(path)
+        return path is not None and self._is_own(str(path))
 
-    def _is_own(self, path: Path) -> bool:
+    def _is_own(self, path: str) -> bool:
         """Return True if a path is in a config's folder, but not in a nested folder of libraries.
 
         Packages that are installed from source, such as etdev itself, may be located below a config's folder.
         """
-        if self.shorten(str(path)) is None:
+        if self.shorten(path) is None:
             return False
-        bases = [real_path(base) for base in self._bases]
+        bases = self._bases.values()
         return not any(
-            path.is_relative_to(folder) and folder not in bases and any(folder.is_relative_to(base) for base in bases)
-            for folder in map(Path, filter(None, self._path_before))
+            is_below(path, folder) and Path(folder) not in bases and any(is_below(folder, base) for base in bases)
+            for folder in filter(None, self._path_before)
         )
 
 
