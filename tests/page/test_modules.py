@@ -33,6 +33,8 @@ def test_modules_are_sorted_and_drawn(browser: Browser, screen: Screen, tmp_path
         ["head", "16", "25 %", "0", "1"],
         ["no known module", "0", "", "16", "0"],
     ]
+    note = browser.run("return document.querySelector('#modules .faint').innerText")
+    assert note.endswith('The whole model and "no known module" together are the method.')
     assert browser.run("return document.querySelector('#modules canvas').width") > 200
     assert browser.run("return document.querySelector('#modules .chart').getAttribute('aria-label')") == (
         "Modules by bytes written: encoder.1 32 B, encoder.0 16 B, head 16 B. The table below contains the same facts."

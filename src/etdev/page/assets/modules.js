@@ -28,7 +28,7 @@ class ModulesView {
     this.view = element(
       "div",
       {},
-      element("p", { class: "faint" }, modulesNote()),
+      element("p", { class: "faint" }, modulesNote(this.rows)),
       this.measures.length ? element("div", { class: "controls" }, chooser) : null,
       this.measures.length ? this.canvas : null,
       this.place,
@@ -57,12 +57,14 @@ class ModulesView {
   }
 }
 
-function modulesNote() {
+function modulesNote(rows) {
+  const rest = rows.some((row) => row.path === null);
   return (
     "Each module with its submodules. Weights are the constants and delegates that its instructions use first, with " +
     "the data that these delegates look up by name. Bytes written are the outputs of its instructions and of its ops " +
     "in delegates, if each runs once. The areas show the submodules of a module that has more than half of the bytes. Each " +
-    "other module has its own colour, which its submodules share."
+    "other module has its own colour, which its submodules share." +
+    (rest ? ` The whole model and "${NO_MODULE}" together are the method.` : "")
   );
 }
 

@@ -243,12 +243,12 @@ function bufferFacts(buffer) {
     buffer.info.lower_bound === null
       ? "not known"
       : buffer.info.lower_bound === buffer.info.size
-        ? "the same (optimal)"
+        ? "the size: no plan of these tensors takes less"
         : exactSize(buffer.info.lower_bound);
   const pairs = [
     ["buffer", `${buffer.info.index} on ${buffer.info.device}`],
     ["size", exactSize(buffer.info.size)],
-    ["any plan needs", bound],
+    ["lower bound", bound],
   ];
   if (comparedBuffers(buffer).some(({ info }) => info.bank !== null)) {
     const { bank, size: used, capacity } = buffer.info;
@@ -257,7 +257,7 @@ function bufferFacts(buffer) {
   }
   const { greedy } = buffer.info;
   if (comparedBuffers(buffer).some(({ info }) => info.greedy !== null))
-    pairs.push(["greedy planner", greedy === null ? "not known" : exactSize(greedy)]);
+    pairs.push(["ExecuTorch's planner, for these tensors", greedy === null ? "not known" : exactSize(greedy)]);
   return facts(pairs);
 }
 
