@@ -495,4 +495,4 @@ def test_control_flow_out_of_all_proportion_is_refused(monkeypatch: pytest.Monke
     assert refused.value.message == (
         "the control flow of method 'decode' is too large to analyze: 15 blocks, 16 places in memory"
     )
-    assert refused.value.hint == "split the method into smaller methods; for a relink, use the original file"
+    assert refused.value.hint == "split the method into smaller methods, or ship the file as it is, without a relink"

@@ -240,7 +240,7 @@ class _Analysis:
             raise LinkError(
                 f"the control flow of method {self._plan.name!r} is too large to analyze: "
                 f"{len(self._flow.blocks):,} blocks, {len(self._places):,} places in memory",
-                hint="split the method into smaller methods; for a relink, use the original file",
+                hint="split the method into smaller methods, or ship the file as it is, without a relink",
             )
 
     def _join(self, one: _State, other: _State) -> _State:
