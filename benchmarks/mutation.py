@@ -131,7 +131,7 @@ def _with_mistake(file: Path, source: str, node: ast.expr) -> Mistake:
 def noticed(copy: Path, package: str, arguments: Sequence[str]) -> str | None:
     """Return the first test that fails in the copy; None if all pass."""
     own = TESTS.get(package, [f"tests/{package}"])
-    for folders in (own, ["tests"]):
+    for folders in (own, ["tests", *(f"--ignore={folder}" for folder in own)]):
         command = [sys.executable, "-m", "pytest", "-x", "-q", "--dist", "worksteal", *arguments, *folders]
         environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "ETDEV_EXAMPLES": "same"}
         try:
