@@ -243,7 +243,7 @@ def test_what_the_wheel_makes_is_joined(make_real: Callable[[str], RealFile]) ->
     assert content(internalize(*externalize(inside))) == content(inside)
 
 
-@pytest.mark.parametrize("name", ["portable", "state", "xnnpack"])
+@pytest.mark.parametrize("name", ["portable", "state", pytest.param("xnnpack", marks=pytest.mark.integration)])
 def test_real_files_go_there_and_back(make_real: Callable[[str], RealFile], name: str, tmp_path: Path) -> None:
     before = read(make_real(name).pte)
     outside, data = externalize(before)
