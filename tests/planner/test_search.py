@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import given, settings
 import etdev.planner
 from etdev.planner import Buffer, Problem, check_plan, make_plan
 from etdev.planner.kernel import LARGEST, PLAIN, Runner, compiled_runner
-from etdev.planner.restarts import Restarts
+from etdev.planner.restarts import Restarts, restart_lengths
 from etdev.planner.search import FOUND, NONE, STOPPED, Rule, search
 from etdev.planner.state import make_state
 from etdev.planner.tables import convert, find_sections, make_tables
@@ -158,6 +159,11 @@ def test_few_buffers_around_a_pinned_one_are_proved(others: tuple[Buffer, ...], 
     plan = make_plan(Problem((*others, Buffer(1, 0, 1, 16, pin))))
 
     assert (plan.size, plan.optimal) == (smallest, True)
+
+
+def test_lengths_of_restarts() -> None:
+    """After both halves of a sequence comes twice the length of their last search."""
+    assert [*islice(restart_lengths(), 15)] == [1, 1, 2, 1, 1, 2, 4, 1, 1, 2, 1, 1, 2, 4, 8]
 
 
 @pytest.mark.parametrize("most_steps", [0, 1_000, 20_000])

@@ -50,7 +50,7 @@ class Restarts:
         """
         end = self.steps + most_steps
         most_nodes = _NODES_PER_BUFFER * max(len(self._orders[0]) + 1, _LEAST_COUNTED)
-        for turn, length in enumerate(_luby()):
+        for turn, length in enumerate(restart_lengths()):
             rule = _RULES[turn % len(_RULES)]
             # Try each rule with each order once. After that, disturb the orders.
             order = self._orders[(turn + turn // len(_RULES)) % len(self._orders)]
@@ -59,7 +59,7 @@ class Restarts:
             result, offsets = self._search(rule, order, capacity, most_nodes * length, end - self.steps)
             if result != STOPPED or self.steps >= end:
                 return result, offsets
-        raise AssertionError  # _luby() never ends.
+        raise AssertionError  # restart_lengths() never ends.
 
     def _search(
         self, rule: Rule, order: Sequence[int], capacity: int, most_nodes: int, most_steps: int
@@ -88,6 +88,22 @@ class Restarts:
         return [order[place] for place in sorted(range(len(order)), key=places.__getitem__)]
 
 
+def restart_lengths() -> Iterator[int]:
+    """Yield the relative lengths of the searches: 1, 1, 2, 1, 1, 2, 4, and so on.
+
+    Let T be the expected total time with optimal lengths. With these lengths, the expected total time is at most a
+    constant times T log T.
+    Source: Luby, Sinclair, Zuckerman, "Optimal speedup of Las Vegas algorithms", 1993.
+    """
+    count, length = 1, 1
+    while True:
+        yield length
+        if count & -count == length:
+            count, length = count + 1, 1
+        else:
+            length *= 2
+
+
 def _make_orders(tables: Tables) -> list[list[int]]:
     """Return five orders of the buffers. The keys combine a buffer's lifetime, size, and peak in the lifetime."""
     count = len(tables.size)
@@ -107,19 +123,3 @@ def _make_orders(tables: Tables) -> list[list[int]]:
         lambda index: (-area[index], -total[index]),
     )
     return [sorted(range(count), key=key) for key in keys]
-
-
-def _luby() -> Iterator[int]:
-    """Yield the relative lengths of the searches: 1, 1, 2, 1, 1, 2, 4, and so on.
-
-    Let T be the expected total time with optimal lengths. With these lengths, the expected total time is at most a
-    constant times T log T.
-    Source: Luby, Sinclair, Zuckerman, "Optimal speedup of Las Vegas algorithms", 1993.
-    """
-    count, length = 1, 1
-    while True:
-        yield length
-        if count & -count == length:
-            count, length = count + 1, 1
-        else:
-            length *= 2
