@@ -44,7 +44,7 @@ def flat_tensors(draw: st.DrawFn) -> FlatTensor:
     for key in draw(st.lists(_KEYS, unique=True, max_size=4)) if segments else []:
         index = draw(st.integers(0, len(segments) - 1))
         named.append(NamedData(key, index, draw(st.none() | layouts(len(segments[index].data)))))
-    return FlatTensor(tuple(segments), tuple(named), segment_alignment=draw(st.sampled_from([16, 128, 4096])))
+    return FlatTensor(tuple(segments), tuple(named), segment_alignment=draw(st.sampled_from([1, 16, 128, 4096])))
 
 
 def small() -> FlatTensor:
@@ -202,6 +202,14 @@ def test_what_is_wrong_is_neither_written_nor_read(
         content = flat_tensor.serialize(data)
     with pytest.raises(ProgramError, match=re.escape(message)):
         flat_tensor.parse(Blob(content))
+
+
+@pytest.mark.parametrize("alignment", [-16, 0, 24])
+def test_an_alignment_that_is_no_power_of_two(alignment: int) -> None:
+    """A file does not state its alignment."""
+    message = f"segment_alignment: expected a power of two, found {alignment}"
+    with pytest.raises(ProgramError, match=re.escape(message)):
+        flat_tensor.serialize(FlatTensor(_EIGHT, segment_alignment=alignment))
 
 
 def test_what_is_no_such_file(tmp_path: Path) -> None:
