@@ -150,7 +150,9 @@ def test_a_tensor_in_another_buffer_changes_the_map(browser: Browser, tmp_path: 
     browser.run("[...document.querySelectorAll('#graph button')].find((one) => one.title === 'Next match').click()")
     assert details(browser)[0] == "aten::add.out"
     press(browser, "memory map")  # Of the state, the first operand.
-    assert "buffer\n2 on cpu" in browser.text("#memory .facts")
+    facts = browser.text("#memory .facts")
+    assert "buffer\n2 on cpu" in facts
+    assert "lower bound\n" in facts
     assert browser.text(".tip").startswith("tensor\nvalue 1\n")
 
 

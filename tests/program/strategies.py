@@ -45,7 +45,7 @@ _PLAIN_VALUES: tuple[st.SearchStrategy[m.Value], ...] = (
 def _lists(
     kind: type[m.IntList | m.TensorList | m.OptionalTensorList], indices: tuple[int, ...]
 ) -> st.SearchStrategy[m.Value]:
-    """Draw lists of values. A strategy that is made anew for each draw takes longer than the draw."""
+    """Draw lists of values. Hypothesis checks each strategy that is made anew, so these are made once."""
     return st.builds(kind, _tuples(st.sampled_from(indices)) if indices else st.just(()))
 
 

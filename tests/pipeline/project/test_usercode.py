@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 from etdev.errors import LoadError
-from etdev.pipeline.project.user_modules import packages_of_modules
+from etdev.pipeline.project.user_modules import is_below, packages_of_modules
 from etdev.pipeline.project.usercode import UserCode, translated
 from support.stages import Failure, check_failure
 
@@ -254,6 +254,17 @@ def test_ops_are_registered_once_in_a_process(tmp_path: Path) -> None:
         _register(folder, "etdev_test_ops")
     assert sys.modules["builtins"].etdev_test == 2  # type: ignore[attr-defined]
     del sys.modules["builtins"].etdev_test, sys.modules["etdev_test_ops"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [("/a/b", True), ("/a/b/", True), ("/a/b/c.py", True), ("/a/bc", False), ("/a", False), ("b", False), ("", False)],
+)
+def test_a_path_below_a_folder(path: str, expected: bool) -> None:
+    """A folder whose name only begins alike is another one."""
+    assert is_below(path, "/a/b") is expected
+    assert is_below(path, Path("/a/b")) is expected
+    assert is_below(path, "/") is path.startswith("/")
 
 
 def test_packages_that_provide_modules() -> None:
