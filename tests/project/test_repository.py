@@ -86,7 +86,7 @@ def test_hash_checked_installs_name_all_third_party_requirements(
 ) -> None:
     install = runpy.run_path(str(repository / ".ci" / "install.py"))
     ran: list[list[str]] = []
-    monkeypatch.setattr(subprocess, "run", lambda step, **_: ran.append(step[5:]) or subprocess.CompletedProcess([], 0))
+    monkeypatch.setattr(subprocess, "run", lambda step, **_: ran.append(step[6:]) or subprocess.CompletedProcess([], 0))
     monkeypatch.setattr(sys, "argv", ["install.py", "--extras", "hf,deploy", "--group", "dev", "--cpu", "--editable"])
     assert install["main"]() == 0
     pip, dependencies, own = ran
