@@ -243,9 +243,9 @@ def _presence_rows(what: str, a: Collection[str], b: Collection[str]) -> Iterato
 def _method_rows(found: MethodDiff, a: MethodInfo, b: MethodInfo) -> Iterator[_Row]:
     yield from _buffer_rows(a.buffers, b.buffers)
     yield from _changed("instructions", a.instructions, b.instructions, "{:,}".format)
-    yield from _changed("copies", _copied(a), _copied(b))
+    yield from _changed("copies", a.bytes_copied, b.bytes_copied)
     yield from _placement_rows(a, b)
-    yield from _changed("in place", _in_place(a), _in_place(b), lambda number: count(number, "output"))
+    yield from _changed("in place", a.outputs_in_place, b.outputs_in_place, lambda number: count(number, "output"))
     yield from _argument_rows("input", a.inputs, b.inputs)
     yield from _argument_rows("output", a.outputs, b.outputs)
     for name in dict.fromkeys((*a.operators, *b.operators)):
@@ -259,14 +259,6 @@ def _method_rows(found: MethodDiff, a: MethodInfo, b: MethodInfo) -> Iterator[_R
     else:
         moved = f"{found.moved:,} moved" if found.moved else "none moved"
         yield _Row("addresses", count(found.planned, "tensor"), moved)
-
-
-def _copied(method: MethodInfo) -> int:
-    return sum(item.nbytes for item in method.copies)
-
-
-def _in_place(method: MethodInfo) -> int | None:
-    return None if method.memory_unknown else len(method.inplace)
 
 
 def _buffer_rows(a: Iterable[BufferInfo], b: Iterable[BufferInfo]) -> Iterator[_Row]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from etdev.cli.common import ConfigOption, OutputOption, ProfileOption, SetOption, VerboseOption
 from etdev.cli.rendering.output import TEXT, parse_outputs
+from etdev.cli.rendering.text import columns
 from etdev.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -61,9 +62,9 @@ def _json(found: Diagnosis, loaded: LoadedConfig | None, needs: Sequence[Need] |
 
 def _text(found: Diagnosis, loaded: LoadedConfig | None, needs: Sequence[Need] | None, facts: Sequence[Fact]) -> str:
     lines = [f"etdev {found.etdev}, Python {found.python}, {found.platform}", "", "packages"]
-    lines += _table([_package_row(package) for package in found.packages])
+    lines += [f"  {line}" for line in columns([_package_row(package) for package in found.packages])]
     lines += ["", "backends"]
-    lines += _table([_backend_row(state) for state in found.backends])
+    lines += [f"  {line}" for line in columns([_backend_row(state) for state in found.backends])]
     runtime = f"{found.runtime.reason}, with {', '.join(found.runtime.backends) or 'no delegates'}"
     lines += ["", "runtime", f"  {runtime if found.runtime.available else f'not available: {found.runtime.reason}'}"]
     native = found.native
@@ -105,10 +106,3 @@ def _needs(loaded: LoadedConfig, needs: Sequence[Need]) -> Iterator[str]:
         yield f"  {need.key}: {need.message}"
         if need.remedy:
             yield f"    {need.remedy}"
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]

@@ -14,7 +14,7 @@ from pydantic import AfterValidator
 
 from etdev import plugins
 from etdev.config.describe.notation import literal
-from etdev.config.keys import nearest
+from etdev.config.keys import suggest
 from etdev.config.types import Expected
 from etdev.plugins import CHECKS
 
@@ -74,8 +74,7 @@ def _refuse_unknown(name: str) -> str:
 
 
 def _meant(text: str) -> str | None:
-    name = nearest(text, check_names())
-    return f"did you mean {literal(name)}?" if name else None
+    return suggest(text, check_names(), written=literal)
 
 
 class _Schema:

@@ -15,7 +15,7 @@ from typing import Any
 from etdev.config.checks import CHECKS
 from etdev.config.describe.grammar import entries_of
 from etdev.config.issues import REFERENCE
-from etdev.config.keys import KeyPath, format_key, nearest
+from etdev.config.keys import KeyPath, format_key, suggest
 from etdev.config.layers import Layer, Origin, lookup
 from etdev.config.models import Config
 from etdev.config.parsing.config_files import display, find_config
@@ -162,9 +162,8 @@ def load_config(
 def _profile_problems(profile: str | None, names: Sequence[str]) -> list[Problem]:
     if profile is None or profile in names:
         return []
-    near = nearest(profile, names)
     known = f"the profiles are: {', '.join(names)}" if names else "this config has no profiles"
-    hint = f"did you mean `{near}`?" if near else known
+    hint = suggest(profile, names, known)
     return [Problem(f"there is no profile `{profile}`", "profiles", f"--profile {profile}", hint=hint, rule=REFERENCE)]
 
 

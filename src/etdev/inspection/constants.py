@@ -5,11 +5,11 @@ The description of a constant contains the largest tensor that refers to the con
 
 from __future__ import annotations
 
-from etdev.inspection.naming import dtype_name, instruction_name
+from etdev.inspection.naming import dtype_name
 from etdev.linker.state import state_name
 from etdev.program import Program
 from etdev.program import model as m
-from etdev.program.analysis.effects import tensors
+from etdev.program.analysis.effects import instruction_name, tensors
 from etdev.program.info import ConstantInfo, ConstantKind
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from etdev.inspection.naming import instruction_name
 from etdev.program import model as m
-from etdev.program.analysis.effects import operator_name, outputs, tensors
+from etdev.program.analysis.effects import instruction_name, operator_name, outputs, tensors
 from etdev.program.analysis.reaching import Kind, Place
 from etdev.program.analysis.storage import MethodMemory
 from etdev.program.info import CopyCalls, CopyKind, OutputInPlace

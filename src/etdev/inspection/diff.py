@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from etdev import program as pte
-from etdev.files import open_file
+from etdev.files import file_sha256
 from etdev.inspection.inspect import inspect_program
 from etdev.linker.edit import without_unused
 from etdev.program import Blob, Program
@@ -76,7 +76,7 @@ def diff(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> ProgramDiff:
     others = {method.name for method in found[1].methods}
     return ProgramDiff(
         format=FORMAT,
-        identical=_same_bytes(Path(a), Path(b)),
+        identical=file_sha256(Path(a)) == file_sha256(Path(b)),
         same_program=first == second,
         same_weights=_constants(first) == _constants(second),
         changed_data=tuple(sorted(key for key in data[0].keys() & data[1].keys() if data[0][key] != data[1][key])),
@@ -152,14 +152,3 @@ def _constants(program: Program) -> tuple[tuple[Blob, ...], tuple[int, ...], Blo
     if constants is None or not constants.offsets:
         return program.constant_buffer, (), None
     return program.constant_buffer, constants.offsets, program.segments[constants.segment_index].data
-
-
-def _same_bytes(a: Path, b: Path) -> bool:
-    chunk = 1 << 20
-    with open_file(a) as first, open_file(b) as second:
-        if os.fstat(first.fileno()).st_size != os.fstat(second.fileno()).st_size:
-            return False
-        while content := first.read(chunk):
-            if content != second.read(chunk):
-                return False
-    return True

@@ -196,17 +196,10 @@ def _argument(plan: m.ExecutionPlan, index: int, end: QuantizedEnd | None, *, se
 
 
 def _scalar(value: m.Value) -> str | None:
-    match value:
-        case m.Int():
-            return str(value.int_val)
-        case m.Bool():
-            return str(value.bool_val).lower()
-        case m.Double():
-            return repr(value.double_val)
-        case m.String():
-            return value.string_val
-        case _:
-            return None
+    plain = m.plain_value(value)
+    if isinstance(plain, bool):
+        return str(plain).lower()
+    return None if plain is None else str(plain)
 
 
 def _set_by_code(plan: m.ExecutionPlan) -> set[int]:

@@ -1,9 +1,8 @@
-"""Names of dtypes and instructions, for messages and reports."""
+"""Names of dtypes, for messages and reports."""
 
 from __future__ import annotations
 
 from etdev.program import model as m
-from etdev.program.analysis.effects import operator_name
 
 _NAMES = {
     m.ScalarType.BYTE: "uint8",
@@ -21,17 +20,3 @@ _NAMES = {
 def dtype_name(scalar_type: m.ScalarType) -> str:
     """Return the name of an element type, such as ``float32``."""
     return _NAMES.get(scalar_type, scalar_type.name.lower())
-
-
-def instruction_name(plan: m.ExecutionPlan, call: m.Instruction) -> str:
-    """Return the name of the operator or delegate that an instruction calls.
-
-    For other instructions, return the kind, such as ``MoveCall``.
-    """
-    match call:
-        case m.KernelCall():
-            return operator_name(plan.operators[call.op_index])
-        case m.DelegateCall():
-            return plan.delegates[call.delegate_index].id
-        case _:
-            return type(call).__name__

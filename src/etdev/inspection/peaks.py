@@ -7,9 +7,10 @@ from collections.abc import Container, Iterable, Sequence
 from typing import TypedDict
 
 from etdev.inspection.lifetimes import bytes_in_use
-from etdev.inspection.naming import dtype_name, instruction_name
+from etdev.inspection.naming import dtype_name
 from etdev.linker.state import state_name
 from etdev.program import model as m
+from etdev.program.analysis.effects import instruction_name
 from etdev.program.analysis.storage import MethodMemory, Storage
 from etdev.program.delegates import arguments_of
 from etdev.program.info import Peak, TensorInUse

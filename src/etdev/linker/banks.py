@@ -27,7 +27,7 @@ from etdev.planner.banks import (
     plan_banks,
 )
 from etdev.program import model as m
-from etdev.program.analysis.effects import operator_name
+from etdev.program.analysis.effects import instruction_name
 from etdev.program.analysis.traffic import storage_traffic
 from etdev.program.bank_report import BankReport, BankUse
 from etdev.units import format_size
@@ -285,12 +285,7 @@ def _call_name(method: Method, instant: int) -> str | None:
     call = _running(method, instant)
     if call is None:
         return None
-    name = type(call).__name__
-    if isinstance(call, m.KernelCall):
-        name = operator_name(method.plan.operators[call.op_index])
-    elif isinstance(call, m.DelegateCall):
-        name = method.plan.delegates[call.delegate_index].id
-    return f"instruction {instant - 1} ({name})"
+    return f"instruction {instant - 1} ({instruction_name(method.plan, call)})"
 
 
 def _report(banks: Banks, problem: BankedProblem, plan: BankedPlan, padding: int) -> BankReport:

@@ -244,10 +244,6 @@ def _transposed(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
     return _along(shape, axis, (source, {first: second, second: first}.get(axis, axis)))
 
 
-def _expanded(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
-    return _elementwise(node, axis, shape)
-
-
 def _sliced(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
     given = arguments(node)
     dim = (given[1] if len(given) > 1 else 0) % len(shape)
@@ -340,7 +336,7 @@ _RULES: dict[str, Callable[[Node, int, Sequence[int]], Needs | None]] = {
     "amin": _reduced,
     "permute_copy": _permuted,
     "transpose_copy": _transposed,
-    "expand_copy": _expanded,
+    "expand_copy": _elementwise,
     "slice_copy": _sliced,
     "select_copy": _selected,
     "split_with_sizes_copy": _divided,

@@ -1,4 +1,4 @@
-"""Table of the forms: the ops that they replace, their gains, and the kernel libraries on which the gains depend.
+"""Table of the forms: the ops that they replace, their gains, and the kernel library on which the gains depend.
 
 This module does not import torch. :mod:`etdev.lowering.rewrite` contains the function that applies each form.
 ``benchmarks/lowering.py`` measures each gain at one typical size, in the stock runtime of executorch 1.5.1 on one
@@ -25,10 +25,8 @@ class Form:
     """Ops that replace the ops in ``stock``."""
     operators: tuple[str, ...]
     """All operators that the form may add to a file."""
-    library: str
-    """Kernel library on which the gain depends. The gain was measured with all of ExecuTorch's libraries linked."""
     measured: str
-    """Size for which the gain was measured."""
+    """Size for which the gain was measured, with all of ExecuTorch's kernel libraries linked."""
     gain: float
     """Speedup at the size in ``measured``. The speedup is 1 for a form that takes about the same time."""
     reason: str
@@ -46,7 +44,6 @@ FORMS: tuple[Form, ...] = (
         stock="permute_copy of the weight, then addmm or mm",
         form="linear",
         operators=("aten::linear.out",),
-        library="optimized",
         measured="128 x 128 by 512 x 128, with a bias",
         gain=26,
         reason="addmm has a portable kernel only, and the weight is transposed again in every call",
@@ -56,7 +53,6 @@ FORMS: tuple[Form, ...] = (
         stock="addmm",
         form="linear with the matrix stored transposed; mm and add if other ops need the matrix",
         operators=("aten::linear.out", "aten::mm.out", "aten::add.out"),
-        library="optimized",
         measured="128 x 128 by 128 x 512, with a bias",
         gain=27,
         reason="addmm has a portable kernel only",
@@ -66,7 +62,6 @@ FORMS: tuple[Form, ...] = (
         stock="pow by 2, 3, 1/2 or -1/2",
         form="products, sqrt or rsqrt, as eager PyTorch computes it",
         operators=("aten::mul.out", "aten::sqrt.out", "aten::rsqrt.out"),
-        library="optimized",
         measured="65,536 elements squared",
         gain=16,
         reason="the portable kernel calls the C library's pow for each element",
@@ -76,7 +71,6 @@ FORMS: tuple[Form, ...] = (
         stock="clamp between two numbers",
         form="hardtanh",
         operators=("aten::hardtanh.out",),
-        library="optimized",
         measured="65,536 elements",
         gain=2.5,
         reason="clamp converts each element; hardtanh is a loop that compilers vectorise",
@@ -86,7 +80,6 @@ FORMS: tuple[Form, ...] = (
         stock="gelu, approximated by tanh",
         form="x * sigmoid(2u), which is x / 2 * (1 + tanh(u))",
         operators=("aten::mul.out", "aten::mul.Scalar_out", "aten::add.Scalar_out", "aten::sigmoid.out"),
-        library="optimized",
         measured="65,536 elements",
         gain=4,
         reason="the C library's tanh takes five times as long as exp",
@@ -101,7 +94,6 @@ FORMS: tuple[Form, ...] = (
             "aten::view_copy.out",
             "aten::constant_pad_nd.out",
         ),
-        library="optimized",
         measured="MLP with two layers: 64 inputs, 256 hidden units, 256 rows",
         gain=1,
         reason="the tensors between the ops need memory for one tile only",
@@ -115,7 +107,6 @@ FORMS: tuple[Form, ...] = (
             *("aten::maximum.out", "aten::add.out", "aten::div.out", "aten::div.Scalar_out", "aten::mean.out"),
             *("aten::full.out", _WALK, *_JOIN),
         ),
-        library="optimized",
         measured="maximum, 3 x 3, stride 2, 64 channels, 56 x 56",
         gain=4,
         reason="the portable kernels compute an index for each element of each window",
@@ -125,7 +116,6 @@ FORMS: tuple[Form, ...] = (
         stock="convolution",
         form="windows as columns of a matrix (as_strided_copy), times the weight (mm, or bmm for groups)",
         operators=("aten::mm.out", "aten::bmm.out", "aten::add.out", _WALK, *_JOIN),
-        library="optimized",
         measured="3 x 3, 32 to 64 channels, 56 x 56",
         gain=50,
         reason="the portable kernel computes the addresses of both factors of every product",
@@ -135,7 +125,6 @@ FORMS: tuple[Form, ...] = (
         stock="permute_copy, transpose_copy, slice_copy, select_copy, expand_copy",
         form="as_strided_copy, unless the linker makes it a view",
         operators=(_WALK, "aten::view_copy.out"),
-        library="optimized",
         measured="heads of attention: 128 x 4 x 32 to 4 x 128 x 32",
         gain=7.5,
         reason="permute_copy computes an index for each element; as_strided_copy steps through its input",
@@ -143,8 +132,8 @@ FORMS: tuple[Form, ...] = (
 )
 """Forms in the order in which they are applied."""
 
-LIBRARIES = frozenset(form.library for form in FORMS)
-"""Kernel libraries of all forms. A runtime that lacks one of these libraries gets the stock lowering."""
+_LIBRARY = "optimized"
+"""Kernel library on which all gains depend. A runtime that lacks it gets the stock lowering."""
 
 
 def usable_forms(libraries: Collection[str] | None, operators: Collection[str] | None) -> tuple[str, ...]:
@@ -152,6 +141,6 @@ def usable_forms(libraries: Collection[str] | None, operators: Collection[str] |
 
     None means all libraries, or all operators.
     """
-    if libraries is not None and not LIBRARIES.issubset(libraries):
+    if libraries is not None and _LIBRARY not in libraries:
         return ()
     return tuple(form.name for form in FORMS if operators is None or set(form.operators).issubset(operators))

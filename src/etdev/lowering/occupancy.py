@@ -50,11 +50,11 @@ class Op(NamedTuple):
 class Lifetimes:
     """Number of bytes in use while each op of a sequence runs. Inputs and outputs count.
 
-    The figures are for the memory after the link, or for ExecuTorch's own plan if ``linked`` is False.
+    The figures are for the memory after the link.
     """
 
-    def __init__(self, ops: Sequence[Op], *, linked: bool = True) -> None:
-        self._ops, self._linked = ops, linked
+    def __init__(self, ops: Sequence[Op]) -> None:
+        self._ops = ops
         self.home = list(range(len(ops)))
         """For each op, the index of its home: the op whose memory contains the output."""
         self.first = [at if op.since is None else op.since for at, op in enumerate(ops)]
@@ -80,16 +80,16 @@ class Lifetimes:
 
         If ``at`` is a concatenation whose output can contain the parts directly, the parts use that output's memory.
         """
-        kind, linked = op.kind, self._linked
-        if linked and kind == "cat" and op.runs_along:
+        kind = op.kind
+        if kind == "cat" and op.runs_along:
             for source in op.sources:
                 part = self.home_of(source)
                 if self._ops[part].is_planned and self._ops[part].kind and self.last[part] <= at:
                     self.home[part] = at
                     self.first[at] = min(self.first[at], self.first[part])
             return
-        is_view = kind in _VIEWS or (linked and kind == "slice_copy" and op.runs_along)
-        if is_view or (linked and kind in _IN_PLACE):
+        is_view = kind in _VIEWS or (kind == "slice_copy" and op.runs_along)
+        if is_view or kind in _IN_PLACE:
             home = self._shared(at, op, is_view=is_view)
             if home is not None:
                 self.home[at] = home
@@ -132,7 +132,7 @@ class Occupancy:
     """Number of bytes in use during each op of a graph. Inputs and outputs count.
 
     ``constants`` contains the names of placeholders without planned memory here: weights, and tensors that are stored
-    elsewhere. The figures are for the memory after the link, or for ExecuTorch's own plan if ``linked`` is False.
+    elsewhere. The figures are for the memory after the link.
     """
 
     def __init__(
@@ -140,7 +140,6 @@ class Occupancy:
         graph: Graph,
         constants: Container[str],
         *,
-        linked: bool = True,
         before: Occupancy | None = None,
         workspace: Workspace | None = None,
     ) -> None:
@@ -149,7 +148,6 @@ class Occupancy:
         ``before`` is an estimate of the same graph before a tiling. It saves time. ``workspace`` returns the bytes that
         an op needs besides its inputs and its output; None means that no op needs any.
         """
-        self._linked = linked
         self.workspace: Workspace = _no_workspace if workspace is None else cache(workspace)
         """Returns the bytes that an op, or a tile of an op, needs besides its inputs and its output."""
         self.nodes = list(graph.nodes)
@@ -162,7 +160,7 @@ class Occupancy:
         for index, op in enumerate(self.ops):
             for source in op.sources:
                 self.last_users[source] = index
-        self.lifetimes = Lifetimes(self.ops, linked=linked)
+        self.lifetimes = Lifetimes(self.ops)
         self.peak_index = max(range(len(self.nodes)), key=self.lifetimes.bytes.__getitem__)
         """Index of the first op at the peak."""
         self.at_peak = self.lifetimes.homes_during(self.peak_index)
@@ -184,7 +182,7 @@ class Occupancy:
         return Op(
             kind=_kind_in_memory(node) if is_call else "",
             sources=self._sources(node),
-            nbytes=nbytes(node, first_only=self._linked and _has_useless_outputs(node)),
+            nbytes=nbytes(node, first_only=_has_useless_outputs(node)),
             is_planned=is_call or (node.op == "placeholder" and node.name not in constants),
             runs_along=not is_call or _runs_along(node),
             workspace=self.workspace(node) if is_call else 0,

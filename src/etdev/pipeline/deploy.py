@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from etdev.config.destinations import parse_destination
-from etdev.config.keys import nearest
+from etdev.config.keys import suggest
 from etdev.config.operation import Deploy
 from etdev.deployment import release as releases
 from etdev.deployment.manifest import ReleasedFile
@@ -132,9 +132,8 @@ def list_project(project: Project, name: str) -> ReleaseList:
 def _settings(project: Project, name: str) -> Deploy:
     known = project.config.deploy
     if name not in known:
-        near = nearest(name, known)
         there = f"deployments: {', '.join(known)}" if known else "add `deploy.NAME` with `target` and `uri`"
-        hint = f"did you mean {near!r}?" if near else there
+        hint = suggest(name, known, there, repr)
         raise UsageError(f"the config has no deployment {name!r}", where=project.loaded.name, hint=hint)
     return known[name]
 

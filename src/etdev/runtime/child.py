@@ -13,11 +13,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
-from threading import Event, Lock, Timer
+from threading import Event, Lock, RLock, Timer, local
 from typing import BinaryIO, TypeVar
 
 T = TypeVar("T")
@@ -28,6 +29,7 @@ LIMIT = 600.0
 Calls take less time, but importing a runtime can take minutes on slow machines.
 """
 
+_CHUNK = 1 << 20
 _TAIL_LINES = 3
 _NOISE = re.compile(
     r"\[cpuinfo_utils\.cpp:\d+\] "
@@ -198,6 +200,50 @@ class Child:
         return " | ".join(lines[-_TAIL_LINES:])
 
 
+class ChildRuntime(ABC):
+    """Runtime in a child process, which several threads may use."""
+
+    def __init__(self, child: Child) -> None:
+        self._child = child
+        self._lock = RLock()
+        """Lock that a thread holds while it sends a request and changes the attributes of this object."""
+        self._figures = local()
+        """Figures of each thread's last request."""
+        self._crash: str | None = None
+        """Description of the crash if the loaded program has crashed the child; otherwise None."""
+        self._operators: frozenset[str] = frozenset()
+        self._backends: frozenset[str] = frozenset()
+        self._usable: frozenset[str] = frozenset()
+
+    @abstractmethod
+    def _greet(self) -> None:
+        """Start the child if none is running, and ask it for its operators and backends."""
+
+    @property
+    def process_id(self) -> int:
+        """Process id of the child; changes when a new child starts."""
+        self._greet()
+        return self._child.process_id
+
+    @property
+    def operators(self) -> frozenset[str]:
+        """Names of all operators that have kernels in the runtime, such as ``aten::add.out``."""
+        self._greet()
+        return self._operators
+
+    @property
+    def backends(self) -> frozenset[str]:
+        """Names of the backends that are compiled into the runtime."""
+        self._greet()
+        return self._backends
+
+    @property
+    def usable_backends(self) -> frozenset[str]:
+        """Names of the backends that work on this machine. Any other backend lacks a library on this machine."""
+        self._greet()
+        return self._usable
+
+
 def _end_with_this_process(watched: int, child: int) -> None:
     """End a child when this process ends, even if this process is killed or the child does not respond.
 
@@ -212,6 +258,18 @@ def _end_with_this_process(watched: int, child: int) -> None:
 
 class Crash(Exception):  # noqa: N818 - not an error of etdev, but a report of the process
     """Report of a process about its own crash. Error messages append it to text such as "ended with signal SIGSEGV"."""
+
+
+def read_exactly(stream: BinaryIO, length: int) -> bytearray:
+    """Read a number of bytes. Raises :class:`EOFError` if the other process closes the stream before."""
+    data = bytearray(length)
+    view, done = memoryview(data), 0
+    while done < length:
+        read = stream.readinto(view[done : done + _CHUNK])  # type: ignore[attr-defined]
+        if not read:
+            raise EOFError
+        done += read
+    return data
 
 
 def openvino_environment() -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from etdev.devices import Device
-from etdev.errors import EtdevError, MissingRequirementError
+from etdev.errors import EtdevError, MissingRequirementError, UsageError
 
 
 class RunError(EtdevError):
@@ -62,6 +62,11 @@ class PlannedBufferError(RunError):
             where=cause.where,
             hint=cause.hint,
         )
+
+
+def refuse_write() -> UsageError:
+    """Return the error for a task that writes to an argument with read-only access."""
+    return UsageError("a task writes to a read-only argument", hint="request write access: `handle.resident('update')`")
 
 
 def count_bytes(number: int | None) -> str:

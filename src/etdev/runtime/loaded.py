@@ -216,7 +216,7 @@ class Method(MoveOnly):
             raise buffer_error(what, buffer, memory.device, memory.size, self._registry, error) from error
 
     def _load_delegates(self) -> dict[int, DelegateExecutor]:
-        calls = {call.delegate_index for call in _instructions(self._plan) if isinstance(call, m.DelegateCall)}
+        calls = {call.delegate_index for call in self._plan.instructions if isinstance(call, m.DelegateCall)}
         found: dict[int, DelegateExecutor] = {}
         for index in sorted(calls):
             delegate = self._plan.delegates[index]
@@ -244,7 +244,3 @@ class Method(MoveOnly):
             raise RunError(error.message, where=error.where, hint=error.hint) from error
         buffers = range(1, len(self._plan.non_const_buffer_sizes))
         return Poison(found, [None, *(self._buffer(index) for index in buffers)])
-
-
-def _instructions(plan: m.ExecutionPlan) -> tuple[m.Instruction, ...]:
-    return plan.instructions

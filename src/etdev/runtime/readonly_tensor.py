@@ -9,7 +9,7 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from etdev.errors import UsageError
-from etdev.runtime.readonly import refuse_write
+from etdev.runtime.errors import refuse_write
 
 _RUNNING = ("running_mean", "running_var")
 """Arguments that batch-norm operators write in training, although the operators' schemas do not declare this."""
@@ -107,8 +107,3 @@ def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Itera
         declared = argument.alias_info is not None and argument.alias_info.is_write
         if declared or (training and argument.name in _RUNNING):
             yield named.get(argument.name)
-
-
-def read_only(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a read-only tensor over the same bytes; a write to the result or to its views raises an error."""
-    return ReadOnlyTensor(tensor)

@@ -46,8 +46,6 @@ class ReplayRuntime(MoveOnly):
     ) -> None:
         self.registry = registry or (registry_for(device_map) if device_map else default_registry())
         self._poison, self._executors, self._inplace, self._bounds = poison, executors, inplace, bounds
-        self._program: Program | None = None
-        self._shared = False
         self._loaded: LoadedProgram | None = None
 
     def __enter__(self) -> Self:
@@ -69,9 +67,15 @@ class ReplayRuntime(MoveOnly):
         """
         self.close()
         try:
-            self._program = file if isinstance(file, Program) else read_joined(file, data)
-            self._shared = shared
-            self._loaded = self._open()
+            self._loaded = load_program(
+                file if isinstance(file, Program) else read_joined(file, data),
+                registry=self.registry,
+                shared=shared,
+                poison=self._poison,
+                executors=self._executors,
+                inplace=self._inplace,
+                bounds=self._bounds,
+            )
         except EtdevError as error:
             raise _failure(error) from error
         return tuple(sorted(self._loaded.methods))
@@ -86,18 +90,6 @@ class ReplayRuntime(MoveOnly):
             return self._call(self._loaded.method(method), inputs)
         except EtdevError as error:
             raise _failure(error) from error
-
-    def _open(self) -> LoadedProgram:
-        assert self._program is not None
-        return load_program(
-            self._program,
-            registry=self.registry,
-            shared=self._shared,
-            poison=self._poison,
-            executors=self._executors,
-            inplace=self._inplace,
-            bounds=self._bounds,
-        )
 
     def _call(self, method: Method, inputs: Sequence[Any]) -> tuple[Any, ...]:
         uploaded: list[DeviceTensor] = []

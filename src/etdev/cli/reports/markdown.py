@@ -15,7 +15,7 @@ from etdev.cli.rendering.verdict import (
     override_texts,
     target_verdict,
 )
-from etdev.cli.reports.findings import Finding, Level
+from etdev.cli.reports.findings import Finding
 from etdev.units import format_share, format_size
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 _CODE = re.compile(r"(`[^`\n]+`)")
 _SPECIAL = re.compile(r"([\\`*_\[\]<>&|~#@])")
 _MOST_FINDINGS = 50
-_LEVELS: dict[Level, str] = {"error": "error", "warning": "warning", "note": "note"}
 
 
 def prose(text: str) -> str:
@@ -72,7 +71,7 @@ def findings_table(findings: Sequence[Finding]) -> list[str]:
         return []
     rows = [
         (
-            _LEVELS[item.level],
+            item.level,
             code(_place(item)) if item.source else "",
             prose(item.message) + (f"<br>{prose(item.hint)}" if item.hint else ""),
         )

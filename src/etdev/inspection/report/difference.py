@@ -139,8 +139,8 @@ def _method_figures(a: MethodInfo, b: MethodInfo) -> Iterator[Figure]:
     for index in sorted({*peaks[0], *peaks[1]}):
         yield Figure(f"peak of buffer {index}", peaks[0].get(index), peaks[1].get(index), nbytes=True)
     yield Figure("instructions", a.instructions, b.instructions, nbytes=False)
-    yield Figure("bytes copied in a call", _copied(a), _copied(b), nbytes=True)
-    yield Figure("outputs in place", _in_place(a), _in_place(b), nbytes=False)
+    yield Figure("bytes copied in a call", a.bytes_copied, b.bytes_copied, nbytes=True)
+    yield Figure("outputs in place", a.outputs_in_place, b.outputs_in_place, nbytes=False)
     for name in sorted({*a.operators, *b.operators}):
         calls = a.operators.get(name, 0), b.operators.get(name, 0)
         if calls[0] != calls[1]:
@@ -148,14 +148,6 @@ def _method_figures(a: MethodInfo, b: MethodInfo) -> Iterator[Figure]:
     called = _called(a), _called(b)
     for name in sorted({*called[0], *called[1]}):
         yield Figure(f"calls of {name}", called[0][name], called[1][name], nbytes=False)
-
-
-def _copied(method: MethodInfo) -> int:
-    return sum(item.nbytes for item in method.copies)
-
-
-def _in_place(method: MethodInfo) -> int | None:
-    return len(method.inplace) if method.memory_unknown is None else None
 
 
 def _called(method: MethodInfo) -> Counter[str]:

@@ -102,7 +102,35 @@ def read_program(file: Path, data: Sequence[Path] = ()) -> ReadProgram:
 
 def program_page(found: ReadProgram, texts: Texts) -> ProgramPage:
     """Return the part of a page that describes one program."""
-    return _program_page(found.program, found.file, found.sha256, found.known, texts)
+    program, file, known = found.program, found.file, found.known
+    inputs = {name: notes.delegate_inputs for name, notes in known.notes.items()}
+    memories = method_memories(program, inputs)
+    target = known.target
+    info = describe(program, file, memories, known)
+    methods = [
+        method_page(program, plan, memory, described, known, texts)
+        for plan, memory, described in zip(program.execution_plan, memories, info.methods, strict=True)
+        if not described.describes_end  # The tables of the method itself show these constants.
+    ]
+    # The page opens with the first method. ExecuTorch sorts methods by name.
+    methods.sort(key=lambda method: -sum(buffer.info.size for buffer in method.buffers))
+    return ProgramPage(
+        name=target.name if target is not None else file.name,
+        file=file.name,
+        size=info.size,
+        sha256=found.sha256,
+        status=target.status if target is not None else None,
+        problem=None,
+        facts=_facts(target, info),
+        memory=info.memory,
+        sources=known.unnoted,
+        files=tuple(_files(program, info, known)),
+        without="; ".join(known.without) or _unnamed(info, known),
+        methods=tuple(methods),
+        checks=tuple(map(_check, target.checks)) if target is not None else (),
+        unverified=known.unbuilt,
+        notes=_notes(target, info),
+    )
 
 
 def build_document(build: BuildResult) -> Document:
@@ -152,38 +180,7 @@ def _target_page(build: BuildResult, target: TargetResult, texts: Texts) -> Prog
         )
     reported = provenance(file, target.sha256)  # The page is the same whether the target was built now or before.
     known = built_by(build, target, file) if reported.target is None else reported
-    return _program_page(program, file, target.sha256, known, texts)
-
-
-def _program_page(program: Program, file: Path, digest: str, known: Provenance, texts: Texts) -> ProgramPage:
-    inputs = {name: notes.delegate_inputs for name, notes in known.notes.items()}
-    memories = method_memories(program, inputs)
-    target = known.target
-    info = describe(program, file, memories, known)
-    methods = [
-        method_page(program, plan, memory, described, known, texts)
-        for plan, memory, described in zip(program.execution_plan, memories, info.methods, strict=True)
-        if not described.describes_end  # The tables of the method itself show these constants.
-    ]
-    # The page opens with the first method. ExecuTorch sorts methods by name.
-    methods.sort(key=lambda method: -sum(buffer.info.size for buffer in method.buffers))
-    return ProgramPage(
-        name=target.name if target is not None else file.name,
-        file=file.name,
-        size=info.size,
-        sha256=digest,
-        status=target.status if target is not None else None,
-        problem=None,
-        facts=_facts(target, info),
-        memory=info.memory,
-        sources=known.unnoted,
-        files=tuple(_files(program, info, known)),
-        without="; ".join(known.without) or _unnamed(info, known),
-        methods=tuple(methods),
-        checks=tuple(map(_check, target.checks)) if target is not None else (),
-        unverified=known.unbuilt,
-        notes=_notes(target, info),
-    )
+    return program_page(ReadProgram(program, file, target.sha256, known), texts)
 
 
 def _files(program: Program, info: ProgramInfo, known: Provenance) -> Iterator[FilePage]:

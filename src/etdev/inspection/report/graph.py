@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import chain
 
-from etdev.devices import HOST, DeviceNameError
 from etdev.inspection.copies import copy_kind
 from etdev.inspection.naming import dtype_name
 from etdev.inspection.report.dataflow import INPUT, STATE, DataFlow, End
 from etdev.inspection.report.tensors import shape_text
+from etdev.inspection.report.timeline import device_of
 from etdev.linker.state import state_name
 from etdev.page.model import NONE, Edges, Ends, Graph, Texts, Values
 from etdev.program import model as m
 from etdev.program.analysis.effects import ET_VIEW
 from etdev.program.analysis.storage import MethodMemory
-from etdev.program.devices import D2H_COPY, H2D_COPY, delegate_device
+from etdev.program.devices import D2H_COPY, H2D_COPY
 
 _LONGEST = 8
 """Maximum number of items to show of a list."""
@@ -40,7 +39,7 @@ def graph(
         kind=tuple(map(texts.number, kinds)),
         module=tuple(texts.number(modules.get(position)) for position in range(len(calls))),
         device=tuple(
-            texts.number(None if kind == "transfer" else _device(plan, call))
+            texts.number(None if kind == "transfer" else str(device_of(plan, call)))
             for kind, call in zip(kinds, calls, strict=True)
         ),
         arguments=tuple(chain.from_iterable((*one.reads, *one.writes) for one in found.operands)),
@@ -73,13 +72,6 @@ def _kind(plan: m.ExecutionPlan, call: m.Instruction) -> str:
             if name == ET_VIEW:
                 return "pointer"
             return "kernel" if copy_kind(plan, call) is None else "copy"
-
-
-def _device(plan: m.ExecutionPlan, call: m.Instruction) -> str:
-    if isinstance(call, m.DelegateCall):
-        with suppress(DeviceNameError):
-            return str(delegate_device(plan.delegates[call.delegate_index]))
-    return str(HOST)
 
 
 def _jumps(found: DataFlow) -> Iterator[tuple[int, int]]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from etdev.inspection.lifetimes import TensorLife, bytes_in_use, tensor_lives
-from etdev.inspection.naming import instruction_name
 from etdev.inspection.provenance import Provenance
 from etdev.inspection.report.dataflow import data_flow
 from etdev.inspection.report.graph import graph
@@ -18,6 +17,7 @@ from etdev.inspection.report.timeline import timeline
 from etdev.page.model import BufferPage, Instructions, MethodPage, Storages, Texts
 from etdev.program import Program
 from etdev.program import model as m
+from etdev.program.analysis.effects import instruction_name
 from etdev.program.analysis.storage import MethodMemory, Storage
 from etdev.program.info import BufferInfo, MethodInfo, Peak
 from etdev.program.sidecar import MethodNotes, Source

@@ -18,7 +18,7 @@ def timeline(plan: m.ExecutionPlan, texts: Texts) -> Timeline | None:
     copies = tuple(transfers(plan))
     positions = {item.instruction for item in copies}
     # A copy between host and device uses both, so its device here is None.
-    places = [None if at in positions else _device(plan, call) for at, call in enumerate(plan.instructions)]
+    places = [None if at in positions else device_of(plan, call) for at, call in enumerate(plan.instructions)]
     devices = {place for place in places if place is not None and not place.is_host}
     devices |= {tensor.device for _, tensor in plan.tensors() if not tensor.device.is_host}
     if not devices:
@@ -42,7 +42,8 @@ def timeline(plan: m.ExecutionPlan, texts: Texts) -> Timeline | None:
     )
 
 
-def _device(plan: m.ExecutionPlan, call: m.Instruction) -> Device:
+def device_of(plan: m.ExecutionPlan, call: m.Instruction) -> Device:
+    """Return the device that runs an instruction: the host, but for delegates on other devices."""
     if isinstance(call, m.DelegateCall):
         with suppress(DeviceNameError):
             return delegate_device(plan.delegates[call.delegate_index])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from etdev.runtime.hostmem import host_bytes
+
 if TYPE_CHECKING:
     import torch
 
@@ -32,7 +34,4 @@ def random_tensor(shape: Sequence[int], dtype: torch.dtype, generator: torch.Gen
 
 def bytes_of(tensor: torch.Tensor) -> memoryview:
     """Return a dense tensor's values as bytes in contiguous order."""
-    import torch
-
-    flat: Any = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
-    return memoryview(flat)
+    return host_bytes(tensor.detach().contiguous())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from etdev.config.describe.notation import literal
-from etdev.config.keys import nearest
+from etdev.config.keys import suggest
 from etdev.config.models import Dim, Input, Method
 from etdev.errors import EtdevError, LoadError
 from etdev.pipeline.project import Project
@@ -142,11 +142,8 @@ def _check_call(call: object, signatures: Mapping[str, Signature]) -> tuple[str,
         return f"it contains {', '.join(map(_kind, call)) or 'nothing'} instead of a method's name and its inputs", None
     method, inputs = call
     if method not in signatures:
-        near = nearest(method, signatures)
-        return (
-            f"there is no method {method!r}",
-            f"did you mean {near!r}?" if near else f"the methods are: {', '.join(signatures)}",
-        )
+        hint = suggest(method, signatures, f"the methods are: {', '.join(signatures)}", repr)
+        return f"there is no method {method!r}", hint
     problem = check_sample(inputs, signatures[method])
     if problem is None:
         return None

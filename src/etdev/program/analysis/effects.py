@@ -74,6 +74,20 @@ class Effects:
     """Pair ``(from, to)``. After the instruction, the value ``to`` is the same tensor as ``from``."""
 
 
+def instruction_name(plan: m.ExecutionPlan, call: m.Instruction) -> str:
+    """Return the name of the operator or delegate that an instruction calls.
+
+    For other instructions, return the kind, such as ``MoveCall``.
+    """
+    match call:
+        case m.KernelCall():
+            return operator_name(plan.operators[call.op_index])
+        case m.DelegateCall():
+            return plan.delegates[call.delegate_index].id
+        case _:
+            return type(call).__name__
+
+
 def effects(plan: m.ExecutionPlan, call: m.Instruction, delegate_inputs: int | None = None) -> Effects:
     """Return the effects of an instruction.
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from etdev.errors import LinkError
 from etdev.program import model as m
 from etdev.program.analysis.contents import BEFORE
-from etdev.program.analysis.effects import DelegateInputs, operator_name
+from etdev.program.analysis.effects import DelegateInputs, instruction_name
 from etdev.program.analysis.liveness import lifetimes
 from etdev.program.analysis.reaching import Kind, Place, Reaching, Use, reaching
 
@@ -240,14 +240,7 @@ def describe_position(plan: m.ExecutionPlan, found: Reaching, position: int) -> 
         return "the caller (inputs)"
     if position >= len(found.flow.instructions):
         return "the caller (outputs)"
-    call = found.flow.instructions[position]
-    if isinstance(call, m.KernelCall):
-        name = operator_name(plan.operators[call.op_index])
-    elif isinstance(call, m.DelegateCall):
-        name = plan.delegates[call.delegate_index].id
-    else:
-        name = type(call).__name__
-    return f"instruction {position} ({name})"
+    return f"instruction {position} ({instruction_name(plan, found.flow.instructions[position])})"
 
 
 class _Groups:

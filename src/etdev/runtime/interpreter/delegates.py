@@ -17,7 +17,7 @@ def executors() -> Mapping[str, ExecutorFactory]:
     The function for a plugin's backend imports the plugin on its first call.
     """
     others = (name for name in plugins.names(EXECUTORS) if name not in EXECUTORS.built_in)
-    return {reference.BACKEND: reference.load, **{name: partial(_load_plugin, name) for name in others}}
+    return {reference.BACKEND: reference.ReferenceExecutor, **{name: partial(_load_plugin, name) for name in others}}
 
 
 def _load_plugin(name: str, context: DelegateContext) -> DelegateExecutor:

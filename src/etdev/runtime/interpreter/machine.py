@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from etdev.devices import HOST, Device
 from etdev.errors import EtdevError
 from etdev.program import model as m
-from etdev.program.analysis.effects import operator_name
+from etdev.program.analysis.effects import instruction_name, operator_name
 from etdev.program.devices import delegate_device
 from etdev.runtime.errors import RunError
 from etdev.runtime.interpreter.handlers import HANDLERS
@@ -54,7 +54,7 @@ class Machine:
         for chain in plan.chains:
             base = len(self._actions)
             for number, call in enumerate(chain.instructions):
-                self._descriptions.append(describe(plan, base + number, call))
+                self._descriptions.append(f"instruction {base + number} ({instruction_name(plan, call)})")
                 with self._naming(base + number):
                     self._actions.append(self._action(call, base + number, base))
 
@@ -280,15 +280,3 @@ class Machine:
 def is_known(operator: m.Operator) -> bool:
     """Return True if the interpreter can run an operator."""
     return operator_name(operator) in HANDLERS or resolve(operator) is not None
-
-
-def describe(plan: m.ExecutionPlan, position: int, call: m.Instruction) -> str:
-    """Describe an instruction for messages, such as ``instruction 12 (aten::add.out)``."""
-    match call:
-        case m.KernelCall():
-            name = operator_name(plan.operators[call.op_index])
-        case m.DelegateCall():
-            name = plan.delegates[call.delegate_index].id
-        case _:
-            name = type(call).__name__
-    return f"instruction {position} ({name})"

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from etdev.program import parse
 from etdev.runtime.errors import RunError
-from etdev.runtime.interpreter.settings import DelegateContext, DelegateExecutor
+from etdev.runtime.interpreter.settings import DelegateContext
 from etdev.runtime.interpreter.tensors import RunTensor
 from etdev.runtime.loaded import Method
 from etdev.runtime.owners import MoveOnly
@@ -72,8 +72,3 @@ class ReferenceExecutor(MoveOnly):
         """Unload the nested program."""
         self._method.close()
         self._memory.close()
-
-
-def load(context: DelegateContext) -> DelegateExecutor:
-    """Load a delegate of the reference backend."""
-    return ReferenceExecutor(context)

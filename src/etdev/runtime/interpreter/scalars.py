@@ -9,11 +9,6 @@ from typing import TypeAlias
 
 Number: TypeAlias = int | float | bool
 
-
-def _truncated(value: Number) -> int:
-    return math.trunc(value)
-
-
 FUNCTIONS: dict[str, Callable[..., Number]] = {
     "add.Scalar": operator.add,
     "sub.Scalar": operator.sub,
@@ -31,9 +26,9 @@ FUNCTIONS: dict[str, Callable[..., Number]] = {
     "lt.Scalar": operator.lt,
     "ceil.Scalar": math.ceil,
     "round.Scalar": round,
-    "trunc.Scalar": _truncated,
+    "trunc.Scalar": math.trunc,
     "sym_float.Scalar": float,
-    "sym_int.Scalar": _truncated,
+    "sym_int.Scalar": math.trunc,
     "sym_max.Scalar": max,
     "sym_min.Scalar": min,
     "sym_not.Scalar": operator.not_,

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from etdev.devices import HOST, Device
 from etdev.program import model as m
 from etdev.runtime.allocator import DeviceAllocator, DistantAllocator
-from etdev.runtime.errors import RunError
+from etdev.runtime.errors import RunError, refuse_write
 from etdev.runtime.interpreter.layout import strides, torch_dtype
-from etdev.runtime.readonly import refuse_write
 
 if TYPE_CHECKING:
     import torch
@@ -72,9 +71,9 @@ class Memory:
         if self._bytes is None:
             assert self.allocator is not None
             found = self.allocator.device_tensor(self.address, self.size, self.device.index)
-            from etdev.runtime.readonly_tensor import read_only
+            from etdev.runtime.readonly_tensor import ReadOnlyTensor
 
-            self._bytes = found if self.writable else read_only(found)
+            self._bytes = found if self.writable else ReadOnlyTensor(found)
         return self._bytes
 
     def check_writable(self) -> None:

@@ -6,14 +6,13 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from threading import RLock, local
 from typing import Any, BinaryIO, Literal, Self
 
 from etdev.devices import Device, DeviceType
 from etdev.errors import MissingRequirementError
 from etdev.program.analysis.effects import DelegateInputs
 from etdev.program.data_files.joined import read_joined
-from etdev.runtime.child import LIMIT, Child, ProgramFailureError, RuntimeCrashError, openvino_environment
+from etdev.runtime.child import LIMIT, Child, ChildRuntime, ProgramFailureError, RuntimeCrashError, openvino_environment
 from etdev.runtime.dim_orders import DimOrder, arrange_inputs
 from etdev.runtime.native.devices import NO_DEVICES, Devices
 from etdev.runtime.native.measured import Called, DeviceCounts, Left, Opened, PlannedBuffer
@@ -52,7 +51,7 @@ class Pools:
     """Number of the allocation that fails in each pool, counted from 1; 0 if no allocation fails."""
 
 
-class NativeRuntime:
+class NativeRuntime(ChildRuntime):
     """ExecuTorch's C++ runtime in a child process; a context manager that kills the child at exit.
 
     Each planned buffer has exactly its declared size, between pages that cannot be accessed. With ``watch``, unused
@@ -73,64 +72,33 @@ class NativeRuntime:
         devices: Devices = NO_DEVICES,
         watch: bool = True,
         pools: Mapping[str, Pools] | None = None,
-        alignment: int = ALIGNMENT,
         limit: float = LIMIT,
     ) -> None:
-        self._executable, self._libraries = executable, tuple(libraries)
-        self._child = Child(
-            lambda reading, writing: [os.fspath(executable), str(reading), str(writing)],
-            limit=limit,
-            environment=openvino_environment(),
+        super().__init__(
+            Child(
+                lambda reading, writing: [os.fspath(executable), str(reading), str(writing)],
+                limit=limit,
+                environment=openvino_environment(),
+            )
         )
-        self._devices, self._watch, self._alignment = devices, watch, alignment
+        self._executable, self._libraries = executable, tuple(libraries)
+        self._devices, self._watch = devices, watch
         self._pools = dict(pools or {})
         self._program: tuple[Path, tuple[Path, ...], bool] | None = None
         self._unused: dict[str, MethodUnused] = {}
         self._inputs: Mapping[str, DelegateInputs] = {}
         self._orders: dict[str, tuple[DimOrder | None, ...]] = {}
         """Maps a method to the dimension order of each input."""
-        self._crash: str | None = None
-        """Description of the crash if the loaded program has crashed the child; otherwise None."""
-        self._operators: frozenset[str] = frozenset()
-        self._backends: frozenset[str] = frozenset()
-        self._usable: frozenset[str] = frozenset()
         self.counts_heap = True
         """True if the child counts heap bytes, which requires glibc."""
         self.opened: dict[str, Opened] = {}
         """Maps the name of a loaded method to its memory."""
-        self._lock = RLock()
-        """Lock that a thread holds while it sends a request and changes the attributes of this object."""
-        self._figures = local()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._child.close()
-
-    @property
-    def process_id(self) -> int:
-        """Process id of the child; changes when a new child starts."""
-        self._start()
-        return self._child.process_id
-
-    @property
-    def operators(self) -> frozenset[str]:
-        """Names of all operators that have kernels in the runtime, such as ``aten::add.out``."""
-        self._start()
-        return self._operators
-
-    @property
-    def backends(self) -> frozenset[str]:
-        """Names of the backends that are linked into the runtime."""
-        self._start()
-        return self._backends
-
-    @property
-    def usable_backends(self) -> frozenset[str]:
-        """Names of the backends that work on this machine; the libraries of other backends are missing."""
-        self._start()
-        return self._usable
 
     @property
     def called(self) -> Called | None:
@@ -140,14 +108,6 @@ class NativeRuntime:
     @called.setter
     def called(self, called: Called) -> None:
         self._figures.called = called
-
-    @property
-    def poisoned(self) -> frozenset[str]:
-        """Names of the methods whose unused bytes contain poison.
-
-        A method is missing if its data flow cannot be analyzed.
-        """
-        return frozenset(self._unused)
 
     @property
     def seconds(self) -> float:
@@ -174,7 +134,7 @@ class NativeRuntime:
             request = Request(Kind.LOAD)
             request.text(os.path.abspath(file))
             request.texts([os.path.abspath(path) for path in data])
-            request.add("BQ", shared, self._alignment)
+            request.add("BQ", shared, ALIGNMENT)
             self._devices.add_to(request)
             names = self._ask(request).texts()
             if self._watch and self._devices.host_can_write:
@@ -257,7 +217,7 @@ class NativeRuntime:
         self.opened[method] = Opened(tuple(buffers), *answer.take("Qqq"))
         return self.opened[method]
 
-    def _start(self) -> None:
+    def _greet(self) -> None:
         with self._lock:
             if self._child.is_running:
                 return
@@ -287,7 +247,7 @@ class NativeRuntime:
             ) from error
 
     def _ask(self, request: Request) -> Answer:
-        self._start()
+        self._greet()
         return self._exchange(request)
 
     def _exchange(self, request: Request) -> Answer:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from importlib import metadata
 from importlib.resources import files
 from pathlib import Path
@@ -118,7 +117,7 @@ def _compile(tools: Toolchain, build: Path) -> None:
 
 
 def _run(command: list[str], what: str) -> None:
-    with _named_errors(what):
+    try:
         done = subprocess.run(
             command,
             stdout=subprocess.PIPE,
@@ -128,26 +127,16 @@ def _run(command: list[str], what: str) -> None:
             timeout=_SECONDS,
             check=False,
         )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise MissingRequirementError(
+            f"the native runtime cannot be built: cmake failed to {what}: {error}", hint=_HINT
+        ) from error
     if done.returncode:
         tail = "\n".join(done.stdout.splitlines()[-_TAIL:])
         raise MissingRequirementError(f"the native runtime cannot be built: cmake failed to {what}\n{tail}", hint=_HINT)
 
 
 _HINT = f"install a C++ compiler for C++17 (`apt install g++`) and CMake (`{NATIVE_EXTRA}`)"
-
-
-@contextmanager
-def _named_errors(what: str) -> Iterator[None]:
-    """Replace an error in the block if cmake cannot start or takes too long.
-
-    The new error has a hint, and names the step ``what`` that failed.
-    """
-    try:
-        yield
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise MissingRequirementError(
-            f"the native runtime cannot be built: cmake failed to {what}: {error}", hint=_HINT
-        ) from error
 
 
 def _keep(build: Path, folder: Path) -> None:

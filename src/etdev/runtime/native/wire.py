@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from etdev.errors import MissingRequirementError, UsageError
 from etdev.program.model import ScalarType
-from etdev.runtime.child import Crash
+from etdev.runtime.child import Crash, read_exactly
 from etdev.runtime.dim_orders import from_memory_order
+from etdev.runtime.hostmem import host_bytes
 from etdev.runtime.interpreter.layout import scalar_type_of, torch_dtype
 
 if TYPE_CHECKING:
@@ -110,8 +111,6 @@ class Request:
             )
 
     def _tensor(self, tensor: torch.Tensor, called: str) -> None:
-        import torch
-
         if any(size >> 31 for size in tensor.shape):
             raise UsageError(
                 f"{called} has the sizes {list(tensor.shape)}, but the runtime takes only sizes up to 2^31 - 1",
@@ -121,9 +120,7 @@ class Request:
         self.add("Bb", _Value.TENSOR, scalar_type_of(tensor.dtype))
         self.add(f"I{tensor.dim()}i", tensor.dim(), *tensor.shape)
         self.add("Q", tensor.nbytes)
-        if tensor.nbytes:
-            flat: Any = tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8).numpy()
-            self._parts.append(memoryview(flat))
+        self._parts.append(host_bytes(tensor))
 
     def send(self, stream: BinaryIO) -> None:
         """Write the frame."""
@@ -202,13 +199,13 @@ def receive(stream: BinaryIO) -> Answer:
     reports its own crash, and :class:`EOFError` if the host has closed the stream. Raises
     :class:`~etdev.errors.MissingRequirementError` for a host of another version.
     """
-    magic, version, number, length = _HEADER.unpack(_read(stream, _HEADER.size))
+    magic, version, number, length = _HEADER.unpack(read_exactly(stream, _HEADER.size))
     if (magic, version) != (_MAGIC, VERSION):
         raise MissingRequirementError(
             "the native host uses another version of the protocol",
             hint="unset ETDEV_NATIVE_HOST, or compile the native host with this version of etdev",
         )
-    answer = Answer(_read(stream, length))
+    answer = Answer(read_exactly(stream, length))
     match Kind(number):
         case Kind.ERROR:
             raise RefusedError(answer.text())
@@ -228,14 +225,3 @@ def _crash_text(answer: Answer) -> str:
         parts.append(f"at instruction {instruction}")
     text = f" {' '.join(parts)}" if parts else ""
     return text + (f": the host accessed {where}" if where else "")
-
-
-def _read(stream: BinaryIO, length: int) -> bytearray:
-    data = bytearray(length)
-    view, done = memoryview(data), 0
-    while done < length:
-        read = stream.readinto(view[done : done + (1 << 20)])  # type: ignore[attr-defined]
-        if not read:
-            raise EOFError
-        done += read
-    return data

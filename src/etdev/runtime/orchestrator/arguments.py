@@ -10,7 +10,6 @@ from typing import Any
 from etdev.errors import UsageError
 from etdev.runtime.hostmem import host_bytes
 from etdev.runtime.orchestrator.arrays import (
-    count_elements,
     dense,
     describe_array,
     element_size,
@@ -161,7 +160,7 @@ def _stays(argument: Resident | ResidentObject, where: str) -> MemoryArgument | 
                 hint="copy the bytes to new memory, because some devices cannot read misaligned elements",
             )
         shape = _whole(handle, dtype, size) if argument.shape is None else _shape(argument.shape)
-        nbytes = count_elements(shape) * size
+        nbytes = prod(shape) * size
         if nbytes > handle.size:
             raise UsageError(
                 f"an array of {dtype} with shape {list(shape)} takes {nbytes} bytes, "

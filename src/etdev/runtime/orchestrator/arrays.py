@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from etdev.errors import UsageError
 from etdev.runtime.allocator import DeviceAllocator
+from etdev.runtime.errors import refuse_write
 from etdev.runtime.hostmem import host_bytes
 from etdev.runtime.owners import MoveOnly
-from etdev.runtime.readonly import refuse_write
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,11 +54,6 @@ def item_size(dtype: str) -> int:
             hint="use a numeric element type, such as float32 or bfloat16",
         )
     return found.itemsize
-
-
-def count_elements(shape: tuple[int, ...]) -> int:
-    """Return the number of elements in an array of this shape."""
-    return prod(shape)
 
 
 def is_array(value: Any) -> bool:
@@ -111,7 +106,7 @@ class WorkerArray(MoveOnly):
     ) -> None:
         self._allocator, self._index = allocator, index
         self.address, self.dtype, self.shape, self.writable = address, dtype, shape, writable
-        self.nbytes = count_elements(shape) * item_size(dtype)
+        self.nbytes = prod(shape) * item_size(dtype)
         self._open = True
 
     def end(self) -> None:
@@ -140,9 +135,9 @@ class WorkerArray(MoveOnly):
             return torch.empty(self.shape, dtype=dtype)
         flat = self._allocator.device_tensor(self.address, self.nbytes, self._index)
         found = flat.view(dtype).reshape(self.shape)
-        from etdev.runtime.readonly_tensor import read_only
+        from etdev.runtime.readonly_tensor import ReadOnlyTensor
 
-        return found if self.writable else read_only(found)
+        return found if self.writable else ReadOnlyTensor(found)
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """Return a numpy array over the bytes; for a read-only argument, the array is read-only.

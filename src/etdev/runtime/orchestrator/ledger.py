@@ -19,7 +19,6 @@ class Entry:
 
     size: int
     """Number of bytes; 0 for an object."""
-    is_object: bool = False
     freeing: bool = False
     """True after a free was requested; the record is removed when the last task has ended."""
 
@@ -150,7 +149,7 @@ class Ledger:
     def add_object(self, worker: int) -> ObjectHandle:
         """Record an object before its worker creates it, and return the handle."""
         handle = ObjectHandle(worker, self._lives[worker].incarnation, self.number())
-        self._entries[handle.key] = Entry(0, is_object=True)
+        self._entries[handle.key] = Entry(0)
         return handle
 
     def check(self, handle: Handle | ObjectHandle) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from math import prod
 from threading import Lock, local
 from typing import TYPE_CHECKING, Any
 
 from etdev.errors import UsageError
 from etdev.runtime.hostmem import host_bytes
-from etdev.runtime.orchestrator.arrays import WorkerArray, array_of, count_elements, item_size
+from etdev.runtime.orchestrator.arrays import WorkerArray, array_of, item_size
 from etdev.runtime.orchestrator.messages import (
     ArrayArgument,
     Cost,
@@ -118,7 +119,7 @@ class Worker(MoveOnly):
 
     def array(self, argument: MemoryArgument) -> WorkerArray:
         """Return resident memory as the array that a task gets."""
-        needed = count_elements(argument.shape) * item_size(argument.dtype)
+        needed = prod(argument.shape) * item_size(argument.dtype)
         if needed > argument.size:
             raise UsageError(
                 f"an array of {argument.dtype} with shape {list(argument.shape)} takes {needed} bytes, "
@@ -133,7 +134,7 @@ class Worker(MoveOnly):
 
     def temporary(self, dtype: str, shape: tuple[int, ...]) -> WorkerArray:
         """Allocate memory for an array, which :meth:`release` frees."""
-        nbytes = count_elements(shape) * item_size(dtype)
+        nbytes = prod(shape) * item_size(dtype)
         address = self.allocator.allocate(nbytes, self.index) if nbytes else 0
         return self._wrap(address, dtype, shape, writable=True)
 

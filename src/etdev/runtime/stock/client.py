@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from threading import RLock, local
 from typing import Any, BinaryIO, Self
 
 from etdev import compat
@@ -14,13 +13,13 @@ from etdev.errors import MissingRequirementError, ProgramError
 from etdev.program import Program
 from etdev.program.data_files.external import returns_external_constant
 from etdev.program.data_files.joined import read_joined
-from etdev.runtime.child import LIMIT, Child, ProgramFailureError, RuntimeCrashError, openvino_environment
+from etdev.runtime.child import LIMIT, Child, ChildRuntime, ProgramFailureError, RuntimeCrashError, openvino_environment
 from etdev.runtime.dim_orders import DimOrder, arrange_inputs, input_orders
 from etdev.runtime.stock.joined import JoinedFile
 from etdev.runtime.stock.wire import receive, send
 
 
-class StockRuntime:
+class StockRuntime(ChildRuntime):
     """ExecuTorch's Python runtime in a child process; a context manager that kills the child at exit.
 
     Entering the context starts the child, which imports its modules. The first request waits for the end of these
@@ -31,14 +30,8 @@ class StockRuntime:
     """
 
     def __init__(self, *, imports: Sequence[str] = (), path: Sequence[Path] = (), limit: float = LIMIT) -> None:
-        self._lock = RLock()
-        """Lock that lets only one thread at a time send requests and change the state of this object."""
-        self._figures = local()
+        super().__init__(Child(_command, limit=limit, environment=openvino_environment()))
         self._imports, self._path = list(imports), [str(folder) for folder in path]
-        self._child = Child(_command, limit=limit, environment=openvino_environment())
-        self._operators: frozenset[str] = frozenset()
-        self._backends: frozenset[str] = frozenset()
-        self._usable: frozenset[str] = frozenset()
         self._greeted = False
         self._file: Path | None = None
         self._data: tuple[Path, ...] = ()
@@ -46,8 +39,6 @@ class StockRuntime:
         self._orders: dict[str, tuple[DimOrder | None, ...]] = {}
         """Maps a method to the dimension order of each input."""
         self._joined = JoinedFile()
-        self._crash: str | None = None
-        """Description of the crash if the loaded program has crashed the child; otherwise None."""
 
     def __enter__(self) -> Self:
         self._start()
@@ -74,30 +65,6 @@ class StockRuntime:
     def seconds(self) -> float:
         """Seconds that this thread's last call spent in the runtime; with ``repeat``, the sum of all calls."""
         return getattr(self._figures, "seconds", 0.0)
-
-    @property
-    def process_id(self) -> int:
-        """Process id of the child; changes when a new child starts."""
-        self._greet()
-        return self._child.process_id
-
-    @property
-    def operators(self) -> frozenset[str]:
-        """Names of all operators that have kernels in the runtime, such as ``aten::add.out``."""
-        self._greet()
-        return self._operators
-
-    @property
-    def backends(self) -> frozenset[str]:
-        """Names of the backends that are compiled into the runtime."""
-        self._greet()
-        return self._backends
-
-    @property
-    def usable_backends(self) -> frozenset[str]:
-        """Names of the backends that work on this machine. Any other backend lacks a library on this machine."""
-        self._greet()
-        return self._usable
 
     def load(self, file: Path, *, shared: bool = False, data: Sequence[Path] = ()) -> tuple[str, ...]:
         """Load a program with its data files. Return the names of its methods, including constant methods.

@@ -8,15 +8,15 @@ etdev.
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
-if TYPE_CHECKING:
-    import torch
+from etdev.runtime.child import read_exactly
+from etdev.runtime.hostmem import host_bytes
 
 _LENGTH = struct.Struct("<Q")
-_CHUNK = 1 << 20
 
 
 def send(stream: BinaryIO, header: dict[str, Any], values: Sequence[Any] = ()) -> None:
@@ -26,7 +26,7 @@ def send(stream: BinaryIO, header: dict[str, Any], values: Sequence[Any] = ()) -
         if _is_tensor(value):
             tensor = value.detach().contiguous()
             described.append({"dtype": str(tensor.dtype).removeprefix("torch."), "shape": list(tensor.shape)})
-            payloads.append(_bytes_of(tensor))
+            payloads.append(host_bytes(tensor))
         else:
             described.append({"plain": value})
     text = json.dumps({**header, "values": described}).encode()
@@ -38,8 +38,8 @@ def send(stream: BinaryIO, header: dict[str, Any], values: Sequence[Any] = ()) -
 
 def receive(stream: BinaryIO) -> tuple[dict[str, Any], list[Any]]:
     """Read one message. Raises :class:`EOFError` if the other process has closed the stream."""
-    (length,) = _LENGTH.unpack(_read(stream, _LENGTH.size))
-    header: dict[str, Any] = json.loads(_read(stream, length))
+    (length,) = _LENGTH.unpack(read_exactly(stream, _LENGTH.size))
+    header: dict[str, Any] = json.loads(read_exactly(stream, length))
     return header, [_value(stream, described) for described in header.pop("values")]
 
 
@@ -50,34 +50,11 @@ def _value(stream: BinaryIO, described: dict[str, Any]) -> Any:
 
     dtype: torch.dtype = getattr(torch, described["dtype"])
     shape = described["shape"]
-    count = 1
-    for size in shape:
-        count *= size
+    count = math.prod(shape)
     if count == 0:
         return torch.empty(shape, dtype=dtype)
-    return torch.frombuffer(_read(stream, count * dtype.itemsize), dtype=dtype).reshape(shape)
+    return torch.frombuffer(read_exactly(stream, count * dtype.itemsize), dtype=dtype).reshape(shape)
 
 
 def _is_tensor(value: object) -> bool:
     return hasattr(value, "data_ptr")
-
-
-def _bytes_of(tensor: torch.Tensor) -> memoryview:
-    import torch
-
-    if tensor.numel() == 0:
-        return memoryview(b"")
-    # A contiguous tensor with one element may have any stride, but `view` requires a stride of 1.
-    flat: Any = tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8).numpy()
-    return memoryview(flat)
-
-
-def _read(stream: BinaryIO, length: int) -> bytearray:
-    data = bytearray(length)
-    view, done = memoryview(data), 0
-    while done < length:
-        read = stream.readinto(view[done : done + _CHUNK])  # type: ignore[attr-defined]
-        if not read:
-            raise EOFError
-        done += read
-    return data

@@ -63,9 +63,8 @@ class Constants:
 class Delegates:
     """Data of the delegates of a program. Delegates with equal data share one copy."""
 
-    def __init__(self, first: int) -> None:
-        """Create an empty table. ``first`` is the index of the first segment with data of a delegate."""
-        self._first = first
+    def __init__(self) -> None:
+        """Create an empty table."""
         self._index: dict[bytes, int] = {}
 
     def add(self, module: Any) -> m.BackendDelegate:
@@ -73,7 +72,7 @@ class Delegates:
         data = module.processed_bytes
         if not data:
             raise NotPlainError(f"a delegate of {module.backend_id} has no data")
-        index = self._index.setdefault(data, self._first + len(self._index))
+        index = self._index.setdefault(data, len(self._index) + 1)  # Segment 0 has the constants.
         place = m.BackendDelegateDataReference(m.DataLocation.SEGMENT, index)
         specs = tuple(m.CompileSpec(spec.key, bytes(spec.value)) for spec in module.compile_specs)
         return m.BackendDelegate(module.backend_id, place, specs)

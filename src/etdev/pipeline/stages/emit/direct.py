@@ -39,7 +39,7 @@ def emit_directly(project: Project, lowered: LoweredModel, exported: ExportedMod
     """
     if project.config.targets[target].etrecord or lowered.manager.config_methods:
         return None  # ``config_methods`` are the constant methods, those of quantized inputs and outputs included.
-    constants, delegates = Constants(), Delegates(first=1)
+    constants, delegates = Constants(), Delegates()
     methods: list[_Method] = []
     plans = []
     try:
@@ -140,10 +140,8 @@ class _Method:
         stored = describe(tensor)
         if stored.sizes != described.sizes or stored.scalar_type != described.scalar_type:
             raise NotPlainError(f"the tensor {name} does not have the size and the type that the graph states")
-        return m.Tensor(
-            stored.scalar_type,
-            stored.sizes,
-            stored.dim_order,
+        return replace(
+            stored,
             data_buffer_idx=self._constants.add(tensor),
             extra_tensor_info=m.ExtraTensorInfo(fully_qualified_name=name),
             requires_grad=described.requires_grad,

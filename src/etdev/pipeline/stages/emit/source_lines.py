@@ -6,7 +6,6 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Iterator
 from functools import cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -84,11 +83,5 @@ class SourceLines:
 
 def _folder_of(package: str) -> PurePath | None:
     """Return the folder of an imported package; None if the package is not imported."""
-    module = sys.modules.get(package)
-    for folder in _folders(module):
-        return PurePath(os.path.realpath(folder))
-    return None
-
-
-def _folders(module: object) -> Iterator[str]:
-    yield from getattr(module, "__path__", ())
+    folder = next(iter(getattr(sys.modules.get(package), "__path__", ())), None)
+    return None if folder is None else PurePath(os.path.realpath(folder))

@@ -8,7 +8,7 @@ call adds its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -59,15 +59,7 @@ class Values:
         found = describe(tensor, requires_grad=requires_grad)
         place = m.AllocationDetails(MEMORY_ID, self.end)
         self.end = next_address(self.end, found.nbytes)
-        return self.add(
-            m.Tensor(
-                found.scalar_type,
-                found.sizes,
-                found.dim_order,
-                allocation_info=place,
-                requires_grad=requires_grad,
-            )
-        )
+        return self.add(replace(found, allocation_info=place))
 
     def call(self, node: Node, known: dict[Node, Any]) -> int | list[int]:
         """Add the kernel call of an op, and return the index of its output, or the indices of its outputs.

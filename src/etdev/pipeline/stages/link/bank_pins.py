@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
 from etdev.config.issues import REFERENCE
-from etdev.config.keys import KeyPath, format_key, nearest
+from etdev.config.keys import KeyPath, format_key, suggest
 from etdev.config.tables.memory import Memory
 from etdev.linker.banks import Banks
 from etdev.linker.pins import Pins
@@ -78,8 +78,6 @@ def _ends(
 def _check_names(project: Project, key: KeyPath, pins: Mapping[str, str], known: list[str], kind: str) -> None:
     for name in pins:
         if name not in known:
-            guess = nearest(name, known)
             listed = f"the program has {', '.join(known)}" if known else f"the program has no {kind}"
             message = f"`{format_key((*key, name))}`: no method of the program has the {kind} {name!r}"
-            hint = f"did you mean {guess!r}?" if guess else listed
-            raise project.error(message, *key, name, hint=hint, rule=REFERENCE)
+            raise project.error(message, *key, name, hint=suggest(name, known, listed, repr), rule=REFERENCE)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from etdev.config.issues import REFERENCE
-from etdev.config.keys import KeyPath, format_key, nearest
+from etdev.config.keys import KeyPath, format_key, suggest
 from etdev.config.tables.io import Owner
 from etdev.errors import ConfigError
 from etdev.linker import CallerOwned
@@ -81,9 +81,8 @@ def _owners(
     return {names.index(name): owner for name, owner in given.items()}
 
 
-def _valid(name: str, kinds: str, names: Sequence[str]) -> str:
-    near = nearest(name, names)
-    return f"did you mean {near!r}?" if near else f"its {kinds}: {', '.join(names) or 'none'}"
+def _valid(name: str, kinds: str, names: Sequence[str]) -> str | None:
+    return suggest(name, names, f"its {kinds}: {', '.join(names) or 'none'}", repr)
 
 
 def _error(project: Project, key: KeyPath, message: str, hint: str | None) -> ConfigError:

@@ -21,7 +21,7 @@ from etdev.pipeline.stages.inputs import Signature
 from etdev.pipeline.stages.link.bank_pins import target_banks
 from etdev.pipeline.stages.link.io_owners import caller_owned, refused_end
 from etdev.pipeline.stages.link.nested import NestedReport, link_nested
-from etdev.pipeline.stages.link.proof import prove_link
+from etdev.pipeline.stages.link.proof import compare_link, wrong_link
 from etdev.program import Program
 from etdev.program.analysis.effects import operator_name
 from etdev.program.analysis.inplace import DEFAULT
@@ -88,7 +88,9 @@ def link_program(
     linked = replace(linked, program=data.joined(linked.program))
     inputs = {name: notes.delegate_inputs for name, notes in objects.sidecar.methods.items()}
     tried = {name: donors for name, donors in inplace.table.items() if name not in DEFAULT}
-    proof = prove_link(objects.program, linked, inputs, tried=tried)
+    proof = compare_link(objects.program, linked, inputs, tried=tried)
+    for violation in proof.violations:
+        raise wrong_link(violation)
     sidecar = objects.sidecar
     for method in linked.methods:
         if method.name in sidecar.methods:

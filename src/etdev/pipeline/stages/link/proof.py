@@ -40,23 +40,6 @@ def compare_link(
     )
 
 
-def prove_link(
-    before: Program,
-    linked: Linked,
-    delegate_inputs: Mapping[str, Mapping[int, int]],
-    *,
-    tried: Mapping[str, Sequence[Donor]] | None = None,
-) -> ValidationReport:
-    """Run :func:`compare_link`, and return the report if the link is proved.
-
-    Raises :class:`~etdev.errors.LinkError` for the first method whose results the link changes.
-    """
-    found = compare_link(before, linked, delegate_inputs, tried=tried)
-    for violation in found.violations:
-        raise wrong_link(violation)
-    return found
-
-
 def wrong_link(violation: Violation, where: str | None = None) -> LinkError:
     """Return the error for a link that changes the results of a program."""
     return LinkError(

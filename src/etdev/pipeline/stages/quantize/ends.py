@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from etdev.config.describe.notation import literal
 from etdev.config.issues import CONFLICT, REFERENCE
-from etdev.config.keys import KeyPath, format_key, nearest
+from etdev.config.keys import KeyPath, format_key, suggest
 from etdev.errors import ConfigError
 from etdev.pipeline.project import Project
 from etdev.pipeline.stages.artifacts import ExportedMethod, ExportedModel
@@ -133,8 +133,7 @@ def _wanted(project: Project, key: KeyPath, names: Mapping[End, str]) -> list[En
         ends.setdefault(name, end)  # An input wins against an output with the same name.
     for index, name in enumerate(quantized):
         if name not in ends:
-            near = nearest(name, ends)
-            hint = f"did you mean {near!r}?" if near else f"its float inputs and outputs: {', '.join(ends) or 'none'}"
+            hint = suggest(name, ends, f"its float inputs and outputs: {', '.join(ends) or 'none'}", repr)
             message = f"`{format_key((*key, index))}`: method {key[3]!r} has no float input or output {name!r}"
             raise project.error(message, *key, index, hint=hint, rule=REFERENCE)
     return [end for name, end in ends.items() if name in quantized]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
-from etdev.config.keys import nearest
+from etdev.config.keys import suggest
 from etdev.errors import QuantizeError
 
 
@@ -23,11 +23,10 @@ def check_modules_exist(patterns: Iterable[str], paths: Iterable[str], where: st
     known = f"use some of {', '.join(sorted(modules)[:10])}" if modules else "remove it: the model has no inner modules"
     for pattern in patterns:
         if not any(fnmatchcase(module, pattern) for module in modules):
-            near = nearest(pattern, modules)
             raise QuantizeError(
                 f"`keep_float` has {pattern!r}, but the model computes nothing in a module with this path",
                 where=where,
-                hint=f"did you mean {near!r}?" if near else known,
+                hint=suggest(pattern, modules, known, repr),
             )
 
 

@@ -9,19 +9,27 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from multiprocessing.spawn import get_preparation_data
 from pickle import dumps
 from threading import Event, Thread, current_thread
 from typing import Any
 
-from etdev.errors import UsageError
 from etdev.runtime.hostmem import host_bytes
 from etdev.runtime.orchestrator.errors import OrchestratorError
 from etdev.runtime.orchestrator.messages import Job
 from etdev.runtime.orchestrator.spec import WorkerSpec
 from etdev.runtime.orchestrator.transports.base import Done, Health, Transport, Unknown
-from etdev.runtime.orchestrator.transports.process_parts import dump, dump_job, load_error, load_outcome
+from etdev.runtime.orchestrator.transports.process_parts import (
+    Read,
+    decode,
+    dump,
+    dump_job,
+    first_part,
+    load_error,
+    load_outcome,
+    nothing,
+)
 from etdev.runtime.orchestrator.transports.process_wire import Channel, Message
 from etdev.runtime.orchestrator.transports.process_worker import Kind
 
@@ -35,9 +43,6 @@ _KILL_SECONDS = 10.0
 _LOOK_SECONDS = 0.2
 """Interval in seconds between checks of a process, on systems without ``pidfd_open``."""
 _MAIN = ("sys_argv", "init_main_from_name", "init_main_from_path")
-
-_Read = Callable[[Sequence[Any]], Any]
-"""A function that decodes the answer to a command."""
 
 
 class ProcessTransport(Transport):
@@ -55,19 +60,19 @@ class ProcessTransport(Transport):
 
     def alloc(self, worker: int, buffer: int, nbytes: int, done: Done) -> None:
         """Allocate a buffer, even while the process runs a task."""
-        self._lanes[worker].ask(Kind.ALLOC, [dumps((buffer, nbytes))], _nothing, done)
+        self._lanes[worker].ask(Kind.ALLOC, [dumps((buffer, nbytes))], nothing, done)
 
     def free(self, worker: int, buffer: int, done: Done) -> None:
         """Free a buffer, even while the process runs a task; an object is closed after the task."""
-        self._lanes[worker].ask(Kind.FREE, [dumps((buffer,))], _nothing, done)
+        self._lanes[worker].ask(Kind.FREE, [dumps((buffer,))], nothing, done)
 
     def put(self, worker: int, buffer: int, offset: int, data: Any, done: Done) -> None:
         """Copy host bytes to a buffer, even while the process runs a task."""
-        self._lanes[worker].ask(Kind.PUT, [dumps((buffer, offset)), host_bytes(data)], _nothing, done)
+        self._lanes[worker].ask(Kind.PUT, [dumps((buffer, offset)), host_bytes(data)], nothing, done)
 
     def get(self, worker: int, buffer: int, offset: int, nbytes: int, done: Done) -> None:
         """Copy bytes of a buffer to the host, even while the process runs a task."""
-        self._lanes[worker].ask(Kind.GET, [dumps((buffer, offset, nbytes))], _bytes, done)
+        self._lanes[worker].ask(Kind.GET, [dumps((buffer, offset, nbytes))], first_part, done)
 
     def run(self, worker: int, job: Job, done: Done) -> None:
         """Run a job in the main thread of the process.
@@ -117,7 +122,7 @@ class _Lane:
         self._over = Event()
         self._ending = False
         self._numbers = itertools.count(1)
-        self._asked: dict[int, tuple[_Read, Done]] = {}
+        self._asked: dict[int, tuple[Read, Done]] = {}
         """Maps the number of an unanswered command to a pair: the decoder of the answer, and the callback."""
         self._main = _describe_main()
         self._thread = Thread(target=self._live, name=f"etdev worker {number}", daemon=True)
@@ -126,7 +131,7 @@ class _Lane:
         """Start the process in the background."""
         self._thread.start()
 
-    def ask(self, kind: Kind, parts: Sequence[Any], read: _Read, done: Done) -> None:
+    def ask(self, kind: Kind, parts: Sequence[Any], read: Read, done: Done) -> None:
         """Send a command. If the worker is lost, send nothing and do not call ``done``."""
         if self._over.is_set():
             return
@@ -203,7 +208,7 @@ class _Lane:
             self._process.kill()  # Before the process existed, `end` and `kill` had no effect on it.
         self._channel.send(Message(0, Kind.START, dump((self._number, self._spec, self._main))))
         answers: list[BaseException | None] = []
-        self._asked[0] = _nothing, lambda _, error: answers.append(error)
+        self._asked[0] = nothing, lambda _, error: answers.append(error)
         try:
             while not answers:
                 self._receive()
@@ -234,20 +239,10 @@ class _Lane:
         """Call the callback of the command that a message answers."""
         read, done = self._asked.pop(message.number)
         self.live_bytes = message.stamp
-        result: Any = None
-        failure: BaseException | None = None
         if message.kind == Kind.FAILED:
-            failure = load_error(message.parts)
+            done(None, load_error(message.parts))
         else:
-            try:
-                result = read(message.parts)
-            except Exception as error:  # noqa: BLE001 - unpickling runs arbitrary code
-                failure = UsageError(
-                    f"an answer of worker {self._number} cannot be read: {type(error).__name__}: {error}",
-                    hint="return only data whose types are in modules that this process can import",
-                )
-                failure.__cause__ = error
-        done(result, failure)
+            done(*decode(self._number, message.parts, read))
 
     def _reap(self) -> str:
         """Wait for the process, close its resources, and return the reason for its end."""
@@ -322,11 +317,3 @@ def _explain(pid: int, code: int) -> str:
     except ValueError:
         name = f"signal {-code}"
     return f"process {pid} was killed by {name}"
-
-
-def _nothing(parts: Sequence[Any]) -> None:
-    """Decode an answer without content."""
-
-
-def _bytes(parts: Sequence[Any]) -> bytearray:
-    return bytearray(parts[0])

@@ -22,6 +22,8 @@ from etdev.runtime.orchestrator.worker import Worker
 
 Dumps = Callable[..., bytes]
 """``pickle.dumps``, or a compatible function such as cloudpickle's."""
+Read = Callable[[Sequence[Any]], Any]
+"""A function that decodes the answer to a command."""
 _MAIN = re.compile(rb"__main__|__mp_main__")
 
 
@@ -145,6 +147,28 @@ def load_error(parts: Sequence[Any]) -> BaseException:
     error = found if isinstance(found, BaseException) else RemoteError(f"{name}: {words}")
     error.__cause__ = RemoteTracebackError(text)
     return error
+
+
+def decode(worker: int, parts: Sequence[Any], read: Read) -> tuple[Any, BaseException | None]:
+    """Decode the answer of a worker; if this fails, return the error for the caller instead."""
+    try:
+        return read(parts), None
+    except Exception as error:  # noqa: BLE001 - unpickling runs arbitrary code
+        failure = UsageError(
+            f"an answer of worker {worker} cannot be read: {type(error).__name__}: {error}",
+            hint="return only data whose types are in modules that this process can import",
+        )
+        failure.__cause__ = error
+        return None, failure
+
+
+def nothing(parts: Sequence[Any]) -> None:
+    """Decode an answer without content."""
+
+
+def first_part(parts: Sequence[Any]) -> bytearray:
+    """Decode an answer of bytes."""
+    return bytearray(parts[0])
 
 
 def name_of(call: Any) -> str:

@@ -19,21 +19,25 @@ import ray
 from ray import cloudpickle
 from ray.exceptions import GetTimeoutError, RayActorError
 
-from etdev.errors import UsageError
 from etdev.runtime.hostmem import host_bytes
 from etdev.runtime.orchestrator.errors import OrchestratorError, RemoteError
 from etdev.runtime.orchestrator.messages import Job
 from etdev.runtime.orchestrator.spec import WorkerSpec
 from etdev.runtime.orchestrator.transports.base import Done, Health, Transport, Unknown
-from etdev.runtime.orchestrator.transports.process_parts import dump_job, load_error, load_outcome
+from etdev.runtime.orchestrator.transports.process_parts import (
+    Read,
+    decode,
+    dump_job,
+    first_part,
+    load_error,
+    load_outcome,
+    nothing,
+)
 from etdev.runtime.orchestrator.transports.ray_actor import GROUPS, RayWorker, pack, read_answer
 from etdev.runtime.orchestrator.transports.ray_cluster import SHARED
 
 _START_SECONDS = 120.0
 _END_SECONDS = 10.0
-
-_Read = Callable[[Sequence[Any]], Any]
-"""A function that decodes the answer to a command."""
 
 
 class _Lane:
@@ -100,24 +104,24 @@ class RayTransport(Transport):
     def alloc(self, worker: int, buffer: int, nbytes: int, done: Done) -> None:
         """Allocate a buffer, even while the actor runs a task."""
         lane = self._lanes[worker]
-        self._await(lane, lane.actor.alloc.remote(buffer, nbytes), done, _nothing)
+        self._await(lane, lane.actor.alloc.remote(buffer, nbytes), done, nothing)
 
     def free(self, worker: int, buffer: int, done: Done) -> None:
         """Free a buffer, even while the actor runs a task; close an object after the task."""
         lane = self._lanes[worker]
         method = lane.actor.close if buffer in lane.objects else lane.actor.free
         lane.objects.discard(buffer)
-        self._await(lane, method.remote(buffer), done, _nothing)
+        self._await(lane, method.remote(buffer), done, nothing)
 
     def put(self, worker: int, buffer: int, offset: int, data: Any, done: Done) -> None:
         """Copy host bytes to a buffer, even while the actor runs a task."""
         lane = self._lanes[worker]
-        self._await(lane, lane.actor.put.remote(buffer, offset, *pack([host_bytes(data)])), done, _nothing)
+        self._await(lane, lane.actor.put.remote(buffer, offset, *pack([host_bytes(data)])), done, nothing)
 
     def get(self, worker: int, buffer: int, offset: int, nbytes: int, done: Done) -> None:
         """Copy bytes of a buffer to the host, even while the actor runs a task."""
         lane = self._lanes[worker]
-        self._await(lane, lane.actor.get.remote(buffer, offset, nbytes), done, _bytes)
+        self._await(lane, lane.actor.get.remote(buffer, offset, nbytes), done, first_part)
 
     def run(self, worker: int, job: Job, done: Done) -> None:
         """Run a job in the actor's thread for tasks.
@@ -197,7 +201,7 @@ class RayTransport(Transport):
 
         return put
 
-    def _await(self, lane: _Lane, reference: Any, done: Done, read: _Read) -> None:
+    def _await(self, lane: _Lane, reference: Any, done: Done, read: Read) -> None:
         """Handle an answer in the transport's thread when the answer arrives.
 
         An answer may lead to further commands. Ray's own thread cannot send commands, so it must not handle answers.
@@ -231,7 +235,7 @@ class RayTransport(Transport):
             event()
             del event  # Release the memory of the event while waiting for the next one.
 
-    def _answer(self, lane: _Lane, future: Future[Any], done: Done, read: _Read) -> None:
+    def _answer(self, lane: _Lane, future: Future[Any], done: Done, read: Read) -> None:
         if lane.over:
             return
         error = future.exception()
@@ -245,20 +249,12 @@ class RayTransport(Transport):
             error = RemoteError(f"Ray lost an answer of worker {lane.number}: {error}")
         done(result, error)
 
-    def _read(self, lane: _Lane, packed: Any, read: _Read) -> tuple[Any, BaseException | None]:
+    def _read(self, lane: _Lane, packed: Any, read: Read) -> tuple[Any, BaseException | None]:
         try:
             parts = lane.take(packed)
         except BaseException as error:  # noqa: BLE001 - the error is the answer
             return None, error
-        try:
-            return read(parts), None
-        except Exception as error:  # noqa: BLE001 - unpickling runs arbitrary code
-            failure = UsageError(
-                f"an answer of worker {lane.number} cannot be read: {type(error).__name__}: {error}",
-                hint="return only data whose types are in modules that this process can import",
-            )
-            failure.__cause__ = error
-            return None, failure
+        return decode(lane.number, parts, read)
 
     def _lose(self, lane: _Lane, reason: str) -> None:
         if not lane.over:
@@ -277,11 +273,3 @@ def _reason(error: BaseException | None) -> str:
     words = " ".join(str(error).split())
     found = re.search(r"The actor is dead because (.+?)(?:\. |\.?$)", words)
     return found[1] if found else words.partition(". ")[0]
-
-
-def _nothing(parts: Sequence[Any]) -> None:
-    """Decode an answer without content."""
-
-
-def _bytes(parts: Sequence[Any]) -> bytearray:
-    return bytearray(parts[0])
