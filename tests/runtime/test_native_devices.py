@@ -131,7 +131,8 @@ def test_a_kernel_that_touches_memory_of_a_device_crashes_and_says_so(
     calls = list(plan.chains[0].instructions)
     calls[position] = m.KernelCall(2, (value, 3, 3))
     native.load(saved(replace(made, execution_plan=(replace(plan, chains=(m.Chain(tuple(calls)),)),)), tmp_path))
-    said = rf"SIGSEGV in method 'forward' at instruction {position}: the host accessed {reads}'s memory \(32 bytes\)"
+    at = rf"in method 'forward' at instruction {position} \(aten::sin.out\)"
+    said = rf"SIGSEGV {at}: the host accessed {reads}'s memory \(32 bytes\)"
     with pytest.raises(RuntimeCrashError, match=said):
         native.call("forward", (X,))
     native.load(saved(two_devices(), tmp_path))

@@ -72,7 +72,7 @@ def test_an_answer_that_was_not_read_is_not_the_next_requests(
     file = saved(chain(1), tmp_path)
     native.load(file)
 
-    def interrupted(_: object) -> None:
+    def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

@@ -131,7 +131,7 @@ def test_a_crash_is_a_failure_that_names_the_instruction(judge: Judge) -> None:
     broken = replace(made, execution_plan=(replace(plan, chains=(m.Chain(tuple(calls)),)),))
     found = judge(broken, device_map=SIMULATED)["native"]
     assert found.status == "failed"
-    assert "at instruction 2: the host accessed cuda:0's memory" in found.problems[0]
+    assert "at instruction 2 (aten::sin.out): the host accessed cuda:0's memory" in found.problems[0]
 
 
 @pytest.mark.integration

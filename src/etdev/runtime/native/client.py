@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, Self
 
 from etdev.devices import Device, DeviceType
-from etdev.errors import MissingRequirementError
-from etdev.program.analysis.effects import DelegateInputs
+from etdev.errors import EtdevError, MissingRequirementError
+from etdev.program.analysis.effects import DelegateInputs, instruction_name
 from etdev.program.data_files.joined import read_joined
 from etdev.runtime.child import LIMIT, Child, ChildRuntime, ProgramFailureError, RuntimeCrashError, openvino_environment
 from etdev.runtime.dim_orders import DimOrder, arrange_inputs
@@ -254,7 +254,7 @@ class NativeRuntime(ChildRuntime):
         def talk(reading: BinaryIO, writing: BinaryIO) -> Answer | RefusedError:
             request.send(writing)
             try:
-                return receive(reading)
+                return receive(reading, self._instruction_name)
             except RefusedError as error:
                 return error
 
@@ -266,6 +266,16 @@ class NativeRuntime(ChildRuntime):
         if isinstance(answer, RefusedError):
             raise ProgramFailureError(f"{answer}" + (f" [{logged}]" if logged else ""))
         return answer
+
+    def _instruction_name(self, method: str, position: int) -> str:
+        """Return the operator or delegate of an instruction of the loaded program."""
+        assert self._program is not None
+        file, data, _ = self._program
+        try:
+            plan = read_joined(file, data).method(method)
+            return instruction_name(plan, plan.instructions[position])
+        except (EtdevError, IndexError):
+            return "unknown"
 
 
 def _add_unused(request: Request, unused: Unused) -> None:

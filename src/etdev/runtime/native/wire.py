@@ -7,7 +7,7 @@ pickles.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -192,8 +192,10 @@ class RefusedError(Exception):
     """Error that the host returns as its answer."""
 
 
-def receive(stream: BinaryIO) -> Answer:
+def receive(stream: BinaryIO, name: Callable[[str, int], str]) -> Answer:
     """Read one answer.
+
+    ``name`` returns the name of a method's instruction, for the description of a crash.
 
     Raises :class:`RefusedError` if the answer is an error. Raises :class:`~etdev.runtime.child.Crash` if the host
     reports its own crash, and :class:`EOFError` if the host has closed the stream. Raises
@@ -210,11 +212,11 @@ def receive(stream: BinaryIO) -> Answer:
         case Kind.ERROR:
             raise RefusedError(answer.text())
         case Kind.CRASH:
-            raise Crash(_crash_text(answer))
+            raise Crash(_crash_text(answer, name))
     return answer
 
 
-def _crash_text(answer: Answer) -> str:
+def _crash_text(answer: Answer, name: Callable[[str, int], str]) -> str:
     """Return the end of a crash's description: the text after "the process ended with signal SIGSEGV"."""
     answer.number("I")
     method, instruction, where = answer.text(), answer.number("q"), answer.text()
@@ -222,6 +224,6 @@ def _crash_text(answer: Answer) -> str:
     if method:
         parts.append(f"in method {method!r}")
     if instruction >= 0:
-        parts.append(f"at instruction {instruction}")
+        parts.append(f"at instruction {instruction} ({name(method, instruction)})")
     text = f" {' '.join(parts)}" if parts else ""
     return text + (f": the host accessed {where}" if where else "")
