@@ -115,7 +115,7 @@ def atomic_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
             yield temporary
         with write_errors_named(path):
             if durable:
-                _wait_for_disk(temporary)
+                wait_for_disk(temporary)
             os.replace(temporary, target)
 
 
@@ -364,7 +364,8 @@ def _remove_unless_locked(path: Path) -> None:
             os.close(descriptor)
 
 
-def _wait_for_disk(path: Path) -> None:
+def wait_for_disk(path: Path) -> None:
+    """Wait until the disk has the content of a file or folder."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -147,6 +147,16 @@ def _without_addresses(plan: m.ExecutionPlan) -> m.ExecutionPlan:
     return replace(plan, values=values, delegates=delegates, non_const_buffer_sizes=(), non_const_buffer_device=())
 
 
+def bytes_copied(method: MethodInfo) -> int:
+    """Return the number of bytes that a method's copies copy in a call."""
+    return sum(item.nbytes for item in method.copies)
+
+
+def outputs_in_place(method: MethodInfo) -> int | None:
+    """Return the number of outputs that overwrite an operand; None if unknown."""
+    return None if method.memory_unknown else len(method.inplace)
+
+
 def _constants(program: Program) -> tuple[tuple[Blob, ...], tuple[int, ...], Blob | None]:
     constants = program.constant_segment
     if constants is None or not constants.offsets:

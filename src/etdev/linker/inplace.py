@@ -46,10 +46,6 @@ def _decide_all(method: Method, options: LinkOptions, *, again: bool) -> Changed
     return Changed(replace(method, storages=storages), decisions=work.decisions)
 
 
-class _OutputRefused(Refused):
-    """Error with the reason why an output cannot reuse the bytes of any operand."""
-
-
 class _Decider:
     def __init__(self, storages: Storages, table: Mapping[str, Sequence[Donor]], *, again: bool) -> None:
         self.storages = storages
@@ -88,12 +84,11 @@ class _Decider:
         for argument, place in places.items():
             if self.storages.storage_of(out) is self.storages.storage_at(place):
                 return argument, ""  # The write-back pass has merged them.
+        if places and (obstacle := self._obstacle(position, out)):
+            return None, obstacle
         for argument, place in places.items():
             try:
-                self._require_new(position, out)
                 self._require_last_use(position, place, out)
-            except _OutputRefused as reason:
-                return None, str(reason)
             except Refused as reason:
                 reasons.append(f"argument {argument} {reason}")
             else:
@@ -103,21 +98,15 @@ class _Decider:
 
     # Conditions
 
-    def _require_new(self, position: int, out: int) -> None:
-        """Raise ``Refused`` unless the output fills a new storage that this instruction is the first to use."""
+    def _obstacle(self, position: int, out: int) -> str | None:
+        """Return the reason why an output can reuse the bytes of no operand; None if there is no such reason."""
         if not self.storages.tensor(out).nbytes:
-            raise _OutputRefused("its output is empty")
-        taken = self.storages.storage_of(out)
-        if taken is None:
-            raise _OutputRefused("the memory of its output is not planned")
-        if out in self._memory.reaching.references:
-            raise _OutputRefused("the address of its output is known only at run time")
-        if taken.persistent:
-            raise _OutputRefused("its output is state")
-        if not self.storages.fills_storage(out):
-            raise _OutputRefused("its output is a part of another tensor")
-        if taken.start != position + 1:
-            raise _OutputRefused("the memory of its output is already in use")
+            return "its output is empty"
+        try:
+            self.storages.own_storage(position, out)
+        except Refused as reason:
+            return str(reason)
+        return None
 
     def _require_last_use(self, position: int, place: int, out: int) -> None:
         """Raise ``Refused`` unless the output fits the operand's storage and no later instruction uses that storage."""

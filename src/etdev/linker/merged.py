@@ -103,9 +103,22 @@ class Storages:
 
     def tensor(self, value: int) -> m.Tensor:
         """Return a tensor of the method, with its address before the merges."""
-        tensor = self.plan.values[value]
-        assert isinstance(tensor, m.Tensor)
-        return tensor
+        return self.plan.tensor(value)
+
+    def own_storage(self, position: int, out: int) -> MergedStorage:
+        """Return an output's storage. Raise ``Refused`` unless this instruction is the first to use that storage."""
+        found = self.storage_of(out)
+        if found is None:
+            raise Refused("the memory of its output is not planned")
+        if out in self.memory.reaching.references:
+            raise Refused("the address of its output is known only at run time")
+        if found.persistent:
+            raise Refused("its output is state")
+        if not self.fills_storage(out):
+            raise Refused("its output is a part of another tensor")
+        if found.start != position + 1:
+            raise Refused("the memory of its output is already in use")
+        return found
 
     def fills_storage(self, value: int) -> bool:
         """Return whether a tensor occupies all bytes of its merged storage."""

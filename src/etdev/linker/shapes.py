@@ -48,7 +48,7 @@ class Shapes:
 
     def of(self, value: int) -> Sizes:
         """Return the sizes of a tensor."""
-        tensor = self._tensor(value)
+        tensor = self._plan.tensor(value)
         if tensor.shape_dynamism is m.TensorShapeDynamism.STATIC:
             return tensor.sizes
         return self._sizes.get(value) or tuple(("size", value, dim) for dim in range(len(tensor.sizes)))
@@ -73,7 +73,7 @@ class Shapes:
         if rule is None or not tensors or not all(map(self._is_settled, tensors)):
             return
         found = rule(self, [self.of(value) for value in tensors], given)
-        if found is not None and len(found) == len(self._tensor(out).sizes):
+        if found is not None and len(found) == len(self._plan.tensor(out).sizes):
             self._sizes[out] = found
 
     def _split(self, name: str, call: m.KernelCall) -> tuple[int, tuple[int, ...]]:
@@ -92,12 +92,7 @@ class Shapes:
         return not self._is_dynamic(tensor) or once
 
     def _is_dynamic(self, value: int) -> bool:
-        return self._tensor(value).shape_dynamism is not m.TensorShapeDynamism.STATIC
-
-    def _tensor(self, value: int) -> m.Tensor:
-        tensor = self._plan.values[value]
-        assert isinstance(tensor, m.Tensor)
-        return tensor
+        return self._plan.tensor(value).shape_dynamism is not m.TensorShapeDynamism.STATIC
 
     def numbers(self, value: int) -> Sizes | None:
         """Return the integers of a list as sizes; None if the value is not a list of integers."""

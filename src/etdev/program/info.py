@@ -291,16 +291,6 @@ class MethodInfo:
     describes_end: bool = False
     """True if the method returns a constant that describes a quantized input or output, such as a scale."""
 
-    @property
-    def bytes_copied(self) -> int:
-        """Number of bytes that :attr:`copies` copy in a call."""
-        return sum(item.nbytes for item in self.copies)
-
-    @property
-    def outputs_in_place(self) -> int | None:
-        """Number of outputs that overwrite an operand; None if unknown."""
-        return None if self.memory_unknown else len(self.inplace)
-
 
 @dataclass(frozen=True, slots=True)
 class ConstantInfo:

@@ -475,6 +475,12 @@ class ExecutionPlan:
                 return Device(entry.device_type, entry.device_index)
         return Device()
 
+    def tensor(self, value: int) -> Tensor:
+        """Return the tensor with this value index."""
+        found = self.values[value]
+        assert isinstance(found, Tensor)
+        return found
+
     def tensors(self) -> Sequence[tuple[int, Tensor]]:
         """Return the value index and the tensor of each value that is a tensor."""
         return self._tensors

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from etdev.program import model as m
@@ -288,20 +288,7 @@ class Facts:
         if code.act not in (Act.COMPUTE, Act.UPDATE, Act.DELEGATE, Act.ADD_ROW, Act.UNKNOWN):
             return code
         found = tuple(clash for clash in self._pairs(code) if self._may_share(clash.operand, clash.out))
-        if not found:
-            return code
-        return Code(
-            code.position,
-            code.act,
-            code.name,
-            code.reads,
-            code.writes,
-            code.updates,
-            code.sets,
-            code.pure,
-            code.call,
-            found,
-        )
+        return replace(code, clashes=found) if found else code
 
     def _pairs(self, code: Code) -> Iterator[Clash]:
         outs = (*code.writes, *(value for value in code.updates if value not in code.writes))

@@ -13,7 +13,7 @@ from typing import Self
 
 from etdev.deployment.transports.base import PIECE, SMOKE_SECONDS, CommandResult, Fingerprint, fingerprint_of, tail
 from etdev.errors import DeployError
-from etdev.files import describe_os_error
+from etdev.files import describe_os_error, wait_for_disk
 
 POINTER = "current"
 
@@ -74,21 +74,21 @@ class FolderTransport:
             place = self._root / path
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(content)
-            _sync(place)
+            wait_for_disk(place)
 
     def upload(self, path: str, source: Path) -> None:
         with self._errors(path):
             place = self._root / path
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, place)
-            _sync(place)
+            wait_for_disk(place)
 
     def rename(self, folder: str, to: str, last: str) -> None:
         with self._errors(to):
             (self._root / to).parent.mkdir(parents=True, exist_ok=True)
-            _sync(self._root / folder)
+            wait_for_disk(self._root / folder)
             os.rename(self._root / folder, self._root / to)
-            _sync((self._root / to).parent)
+            wait_for_disk((self._root / to).parent)
 
     def remove(self, path: str) -> None:
         with self._errors(path):
@@ -117,7 +117,7 @@ class FolderTransport:
         with self._errors(POINTER):
             (self._root / temporary).symlink_to(path)
             os.replace(self._root / temporary, self._root / POINTER)
-            _sync(self._root)
+            wait_for_disk(self._root)
 
     def location(self, path: str) -> str:
         return str(self._root / path)
@@ -152,11 +152,3 @@ class FolderTransport:
 
 NOT_A_LINK = "this is not a symbolic link, so it is not a pointer of etdev"
 REMOVE_IT = "deploy to a separate folder, or remove it"
-
-
-def _sync(place: Path) -> None:
-    descriptor = os.open(place, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

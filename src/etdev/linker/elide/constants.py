@@ -118,7 +118,9 @@ class _Folding:
         self._numbers = Numbers(self.plan)
         flow = self.memory.reaching.flow
         self._users = Counter(
-            _constant_key(self._tensor(value)) for call in flow.instructions for value in _tensors_of(self.plan, call)
+            _constant_key(self.plan.tensor(value))
+            for call in flow.instructions
+            for value in _tensors_of(self.plan, call)
         )
         moves = {call.move_from for call in flow.instructions if isinstance(call, m.MoveCall)}
         self._pinned = frozenset({*self.plan.inputs, *self.plan.outputs, *moves})
@@ -130,11 +132,11 @@ class _Folding:
         source = self._content(given[0]) if given and outs else None
         if source is None:
             return
-        nbytes = sum(self._tensor(out).nbytes for out in outs)
+        nbytes = sum(self.plan.tensor(out).nbytes for out in outs)
         try:
-            if any(self._tensor(out).scalar_type is not self._tensor(given[0]).scalar_type for out in outs):
+            if any(self.plan.tensor(out).scalar_type is not self.plan.tensor(given[0]).scalar_type for out in outs):
                 raise Refused("its output has an unexpected type or shape")
-            found = _RULES[name](_Copy(source, given, self._numbers, [self._tensor(out) for out in outs]))
+            found = _RULES[name](_Copy(source, given, self._numbers, [self.plan.tensor(out) for out in outs]))
             for out, content in zip(outs, found, strict=True):
                 self._require(position, out, content)
             self._require_growth(given[0], found)
@@ -162,7 +164,10 @@ class _Folding:
                 known[key] = count + len(added)
                 added.append(content.data(sizes_only=sizes_only))
             values[value] = replace(
-                self._tensor(value), data_buffer_idx=data or known[key], allocation_info=None, extra_tensor_info=None
+                self.plan.tensor(value),
+                data_buffer_idx=data or known[key],
+                allocation_info=None,
+                extra_tensor_info=None,
             )
         plan, moved = with_instructions(replace(self.plan, values=tuple(values)), self._removed)
         return Changed(replace(method, plan=plan, added=tuple(added), grown=self._grown), moved, self.decisions)
@@ -183,7 +188,7 @@ class _Folding:
 
     def _require(self, position: int, out: int, content: Content) -> None:
         """Raise :class:`Refused` unless the output can become a constant with the content ``content``."""
-        tensor = self._tensor(out)
+        tensor = self.plan.tensor(out)
         if not _is_plain(tensor) or tensor.sizes != content.sizes or tensor.scalar_type.itemsize != content.itemsize:
             raise Refused("its output has an unexpected type or shape")
         if not tensor.nbytes:
@@ -200,15 +205,10 @@ class _Folding:
         """Raise :class:`Refused` if the file would contain the original and the result, although ``grow`` is False."""
         if all(content.is_run for content in found):
             return
-        if source not in self._contents and self._users[_constant_key(self._tensor(source))] > 1:
+        if source not in self._contents and self._users[_constant_key(self.plan.tensor(source))] > 1:
             if not self.grow:
                 raise Refused("the file would grow by more than the memory shrinks")
             self._grown = True
-
-    def _tensor(self, index: int) -> m.Tensor:
-        tensor = self.plan.values[index]
-        assert isinstance(tensor, m.Tensor)
-        return tensor
 
 
 def _tensors_of(plan: m.ExecutionPlan, call: m.Instruction) -> Iterator[int]:

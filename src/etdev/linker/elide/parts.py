@@ -99,28 +99,13 @@ class _Parts:
         except Refused as reason:
             raise Refused(f"its input {reason}") from None
         whole = self._storages.storage_at(place)
-        parts = [self._require_own(position, run.out) for run in found]
+        parts = [self._storages.own_storage(position, run.out) for run in found]
         for part in parts:
             self._require_unchanged(position, part, whole)
         start = self._storages.offset(place)
         self._require_peak(whole, parts)
         self._merge(whole, [(part, start + run.offset) for part, run in zip(parts, found, strict=True)])
         self._storages.changed[position] = ()
-
-    def _require_own(self, position: int, out: int) -> MergedStorage:
-        """Return the output's storage. Raise ``Refused`` unless this instruction is the first to use that storage."""
-        found = self._storages.storage_of(out)
-        if found is None:
-            raise Refused("the memory of its output is not planned")
-        if out in self._memory.reaching.references:
-            raise Refused("the address of its output is known only at run time")
-        if found.persistent:
-            raise Refused("its output is state")
-        if not self._storages.fills_storage(out):
-            raise Refused("its output is a part of another tensor")
-        if found.start != position + 1:
-            raise Refused("the memory of its output is already in use")
-        return found
 
     def _require_unchanged(self, position: int, part: MergedStorage, whole: MergedStorage) -> None:
         """Raise ``Refused`` if the part or the whole is written after the copy while both are in use."""
@@ -141,7 +126,7 @@ class _Parts:
     def _place_inputs(self, position: int, call: m.KernelCall, name: str) -> tuple[int, str]:
         """Move inputs into the output where possible. Return the number of bytes still copied, and the reasons."""
         out, items = self._read_call(call, name)
-        whole = self._require_own(position, out)
+        whole = self._storages.own_storage(position, out)
         slots = [self._checked(position, slot, whole) for slot in self._slots(position, out, items)]
         twice = _repeated(slot.storage for slot in slots)
         slots = [

@@ -105,7 +105,7 @@ def runs(plan: m.ExecutionPlan, call: m.KernelCall, name: str, numbers: Numbers)
     source = plan.values[given[0]] if given else None
     if not isinstance(source, m.Tensor) or not outs:
         raise Refused("it has unexpected arguments")
-    tensors = [source, *(_tensor(plan, out) for out in outs)]
+    tensors = [source, *(plan.tensor(out) for out in outs)]
     if any(tensor.shape_dynamism is not m.TensorShapeDynamism.STATIC for tensor in tensors):
         raise Refused("its sizes are known only at run time")
     if any(tensor.scalar_type is not source.scalar_type for tensor in tensors):
@@ -116,12 +116,6 @@ def runs(plan: m.ExecutionPlan, call: m.KernelCall, name: str, numbers: Numbers)
         raise Refused("its dimensions are in another order in memory")
     offsets = COPIES[name](_Copy(source, tensors[1:], given, numbers))
     return tuple(Run(out, offset * source.scalar_type.itemsize) for out, offset in zip(outs, offsets, strict=True))
-
-
-def _tensor(plan: m.ExecutionPlan, value: int) -> m.Tensor:
-    tensor = plan.values[value]
-    assert isinstance(tensor, m.Tensor)
-    return tensor
 
 
 @dataclass(frozen=True, slots=True)

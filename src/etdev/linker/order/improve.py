@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from etdev.linker.order.greedy import greedy
@@ -14,17 +13,7 @@ _MOST_STEPS = 1_000
 """Maximum number of steps in one part."""
 
 
-@dataclass(frozen=True, slots=True)
-class Improved:
-    """Best order that was found."""
-
-    order: tuple[int, ...] | None
-    """Order with a lower peak than the present order, or None if the search found no such order."""
-    exact: bool
-    """True if no valid order has a lower peak than ``order``, or than the present order if ``order`` is None."""
-
-
-def improve(problem: Problem, effort: Effort | None = None) -> Improved:
+def improve(problem: Problem, effort: Effort | None = None) -> Found:
     """Find an order with a lower peak. Searches use up to ``effort``.
 
     The function divides the present order into parts, and searches each part separately. Parts with the highest peaks
@@ -34,11 +23,11 @@ def improve(problem: Problem, effort: Effort | None = None) -> Improved:
     count = len(problem)
     in_use = problem.in_use(range(count))
     if count < 2:
-        return Improved(None, exact=True)
+        return Found(None, exact=True)
     top = max(range(count), key=lambda step: (in_use[step], -step))
     reached = least_in_use(problem, top)
     if reached == in_use[top]:
-        return Improved(None, exact=True)
+        return Found(None, exact=True)
     parts = _parts(problem)
     peaks = [max(in_use[start:end]) for start, end in parts]
     order = list(range(count))
@@ -62,8 +51,8 @@ def improve(problem: Problem, effort: Effort | None = None) -> Improved:
     # A part with many steps is divided, so steps that belong together may be in different parts.
     best = min((tuple(order), greedy(problem)), key=problem.peak)
     if problem.peak(best) >= in_use[top]:
-        return Improved(None, exact)
-    return Improved(best, exact)
+        return Found(None, exact)
+    return Found(best, exact)
 
 
 def _parts(problem: Problem) -> list[tuple[int, int]]:

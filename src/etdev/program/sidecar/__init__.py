@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -158,13 +158,19 @@ def _decoded(content: Any) -> Sidecar:
     version = content.get("format") if isinstance(content, dict) else None
     if isinstance(version, int) and not isinstance(version, bool) and version != FORMAT:
         raise FlawError(f"version {version} is unknown; this version of etdev reads {FORMAT}", "format")
-    fields = {"format": _count, "methods": _methods, "data_files": _data_files, "delegates": _records}
+    fields = {
+        "format": _count,
+        "methods": _by_name(_notes),
+        "data_files": _by_name(_by_name(_layout)),
+        "delegates": _by_name(_record),
+    }
     found = _object(content, fields)
     return Sidecar(found["methods"], found["data_files"], found["delegates"])
 
 
-def _methods(content: Any) -> dict[str, MethodNotes]:
-    return {name: _within(_notes, notes, name) for name, notes in _mapping(content).items()}
+def _by_name(decode: Callable[[Any], _T]) -> Callable[[Any], dict[str, _T]]:
+    """Return a decoder of a mapping from names to items."""
+    return lambda content: {name: _within(decode, item, name) for name, item in _mapping(content).items()}
 
 
 def _notes(content: Any) -> MethodNotes:
@@ -180,24 +186,8 @@ def _notes(content: Any) -> MethodNotes:
     return MethodNotes(**_object(content, fields))
 
 
-def _data_files(content: Any) -> dict[str, dict[str, TensorLayout | None]]:
-    return {name: _within(_keys, keys, name) for name, keys in _mapping(content).items()}
-
-
-def _keys(content: Any) -> dict[str, TensorLayout | None]:
-    return {key: _within(_layout, item, key) for key, item in _mapping(content).items()}
-
-
-def _records(content: Any) -> dict[str, DelegateRecord]:
-    return {digest: _within(_record, record, digest) for digest, record in _mapping(content).items()}
-
-
 def _record(content: Any) -> DelegateRecord:
-    return DelegateRecord(**_object(content, {"memory": _sizes, "graph": unpack, "reference": unpack}))
-
-
-def _sizes(content: Any) -> dict[str, int]:
-    return {name: _within(_count, size, name) for name, size in _mapping(content).items()}
+    return DelegateRecord(**_object(content, {"memory": _by_name(_count), "graph": unpack, "reference": unpack}))
 
 
 def _layout(content: Any) -> TensorLayout | None:
@@ -269,7 +259,7 @@ def _object(content: Any, fields: Mapping[str, Callable[[Any], Any]]) -> dict[st
             raise FlawError("missing key", name)
     for name in found:
         if name not in fields:
-            raise FlawError(f"unknown key; expected {_listed(fields)}", name)
+            raise FlawError(f"unknown key; expected {', '.join(fields)}", name)
     return {name: _within(decode, found[name], name) for name, decode in fields.items()}
 
 
@@ -313,7 +303,3 @@ def _within(decode: Callable[[Any], _T], content: Any, part: str) -> _T:
 def _shown(content: Any) -> str:
     text = json.dumps(content)
     return text if len(text) <= 40 else text[:37] + "..."
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names)
