@@ -88,7 +88,7 @@ def main() -> int:
             ["--no-deps", "--build-constraint", str(pins), *own],
             *([["--require-hashes", "--constraint", str(pins), *apart]] if "ethos-u" in extras else []),
         ):
-            # Without byte code, of which most is never imported: to compile it takes a third of pip's time.
+            # Without byte code: most of it is never imported.
             pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile"]
             code = subprocess.run([*pip, *step], check=False).returncode
             if code:

@@ -241,13 +241,13 @@ def _presence_rows(what: str, a: Collection[str], b: Collection[str]) -> Iterato
 
 
 def _method_rows(found: MethodDiff, a: MethodInfo, b: MethodInfo) -> Iterator[_Row]:
-    from etdev.inspection.diff import bytes_copied, outputs_in_place
+    from etdev.inspection.diff import count_copied, count_in_place
 
     yield from _buffer_rows(a.buffers, b.buffers)
     yield from _changed("instructions", a.instructions, b.instructions, "{:,}".format)
-    yield from _changed("copies", bytes_copied(a), bytes_copied(b))
+    yield from _changed("copies", count_copied(a), count_copied(b))
     yield from _placement_rows(a, b)
-    yield from _changed("in place", outputs_in_place(a), outputs_in_place(b), lambda number: count(number, "output"))
+    yield from _changed("in place", count_in_place(a), count_in_place(b), lambda number: count(number, "output"))
     yield from _argument_rows("input", a.inputs, b.inputs)
     yield from _argument_rows("output", a.outputs, b.outputs)
     for name in dict.fromkeys((*a.operators, *b.operators)):

@@ -76,7 +76,7 @@ def diff(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> ProgramDiff:
     others = {method.name for method in found[1].methods}
     return ProgramDiff(
         format=FORMAT,
-        identical=file_sha256(Path(a)) == file_sha256(Path(b)),
+        identical=os.path.getsize(a) == os.path.getsize(b) and file_sha256(Path(a)) == file_sha256(Path(b)),
         same_program=first == second,
         same_weights=_constants(first) == _constants(second),
         changed_data=tuple(sorted(key for key in data[0].keys() & data[1].keys() if data[0][key] != data[1][key])),
@@ -147,12 +147,12 @@ def _without_addresses(plan: m.ExecutionPlan) -> m.ExecutionPlan:
     return replace(plan, values=values, delegates=delegates, non_const_buffer_sizes=(), non_const_buffer_device=())
 
 
-def bytes_copied(method: MethodInfo) -> int:
+def count_copied(method: MethodInfo) -> int:
     """Return the number of bytes that a method's copies copy in a call."""
     return sum(item.nbytes for item in method.copies)
 
 
-def outputs_in_place(method: MethodInfo) -> int | None:
+def count_in_place(method: MethodInfo) -> int | None:
     """Return the number of outputs that overwrite an operand; None if unknown."""
     return None if method.memory_unknown else len(method.inplace)
 

@@ -50,7 +50,7 @@ class _Decider:
     def __init__(self, storages: Storages, table: Mapping[str, Sequence[Donor]], *, again: bool) -> None:
         self.storages = storages
         self.decisions: list[InPlace] = []
-        self._plan, self._memory = storages.plan, storages.memory
+        self._plan = storages.plan
         self._operands = Operands(storages, table)
         self._again = again
 

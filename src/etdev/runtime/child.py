@@ -233,7 +233,7 @@ class ChildRuntime(ABC):
 
     @property
     def backends(self) -> frozenset[str]:
-        """Names of the backends that are compiled into the runtime."""
+        """Names of the backends in the runtime, those of native libraries included."""
         self._greet()
         return self._backends
 

@@ -9,7 +9,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from etdev._version import __version__
-from etdev.inspection.diff import ProgramDiff, bytes_copied, diff, outputs_in_place
+from etdev.inspection.diff import ProgramDiff, count_copied, count_in_place, diff
 from etdev.inspection.naming import dtype_name
 from etdev.inspection.report.dataflow import STATE
 from etdev.inspection.report.document import ReadProgram, program_page, read_program
@@ -139,8 +139,8 @@ def _method_figures(a: MethodInfo, b: MethodInfo) -> Iterator[Figure]:
     for index in sorted({*peaks[0], *peaks[1]}):
         yield Figure(f"peak of buffer {index}", peaks[0].get(index), peaks[1].get(index), nbytes=True)
     yield Figure("instructions", a.instructions, b.instructions, nbytes=False)
-    yield Figure("bytes copied in a call", bytes_copied(a), bytes_copied(b), nbytes=True)
-    yield Figure("outputs in place", outputs_in_place(a), outputs_in_place(b), nbytes=False)
+    yield Figure("bytes copied in a call", count_copied(a), count_copied(b), nbytes=True)
+    yield Figure("outputs in place", count_in_place(a), count_in_place(b), nbytes=False)
     for name in sorted({*a.operators, *b.operators}):
         calls = a.operators.get(name, 0), b.operators.get(name, 0)
         if calls[0] != calls[1]:

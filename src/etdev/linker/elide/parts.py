@@ -69,7 +69,7 @@ class _Parts:
     def __init__(self, storages: Storages) -> None:
         self.decisions: list[Elision] = []
         self._storages = storages
-        self._plan, self._memory = storages.plan, storages.memory
+        self._plan = storages.plan
         self._numbers = Numbers(storages.plan)
         self._in_use = _bytes_in_use(storages)
         """Maps each planned buffer to the number of bytes in use at each instant."""

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, Self
 
 from etdev.devices import Device, DeviceType
-from etdev.errors import EtdevError, MissingRequirementError
+from etdev.errors import MissingRequirementError
 from etdev.program.analysis.effects import DelegateInputs, instruction_name
 from etdev.program.data_files.joined import read_joined
+from etdev.program.model import ExecutionPlan
 from etdev.runtime.child import LIMIT, Child, ChildRuntime, ProgramFailureError, RuntimeCrashError, openvino_environment
 from etdev.runtime.dim_orders import DimOrder, arrange_inputs
 from etdev.runtime.native.devices import NO_DEVICES, Devices
@@ -86,6 +87,8 @@ class NativeRuntime(ChildRuntime):
         self._pools = dict(pools or {})
         self._program: tuple[Path, tuple[Path, ...], bool] | None = None
         self._unused: dict[str, MethodUnused] = {}
+        self._plans: dict[str, ExecutionPlan] = {}
+        """Methods with one chain: the host counts the instructions of each chain from 0."""
         self._inputs: Mapping[str, DelegateInputs] = {}
         self._orders: dict[str, tuple[DimOrder | None, ...]] = {}
         """Maps a method to the dimension order of each input."""
@@ -129,7 +132,7 @@ class NativeRuntime(ChildRuntime):
         """
         with self._lock:
             self._crash, self._program, self.opened = None, (file, tuple(data), shared), {}
-            self._unused = {}
+            self._unused, self._plans = {}, {}
             self._inputs = inputs or {}
             request = Request(Kind.LOAD)
             request.text(os.path.abspath(file))
@@ -138,7 +141,9 @@ class NativeRuntime(ChildRuntime):
             self._devices.add_to(request)
             names = self._ask(request).texts()
             if self._watch and self._devices.host_can_write:
-                self._unused = unused_bytes(read_joined(file, data), self._inputs, shared=shared)
+                program = read_joined(file, data)
+                self._unused = unused_bytes(program, self._inputs, shared=shared)
+                self._plans = {plan.name: plan for plan in program.execution_plan if len(plan.chains) == 1}
             if shared:
                 # Load all methods before the first call, because loading a method writes its initial state again.
                 for name in names:
@@ -267,15 +272,12 @@ class NativeRuntime(ChildRuntime):
             raise ProgramFailureError(f"{answer}" + (f" [{logged}]" if logged else ""))
         return answer
 
-    def _instruction_name(self, method: str, position: int) -> str:
-        """Return the operator or delegate of an instruction of the loaded program."""
-        assert self._program is not None
-        file, data, _ = self._program
-        try:
-            plan = read_joined(file, data).method(method)
-            return instruction_name(plan, plan.instructions[position])
-        except (EtdevError, IndexError):
-            return "unknown"
+    def _instruction_name(self, method: str, position: int) -> str | None:
+        """Return the operator or delegate of an instruction of the loaded program; None if it is not known."""
+        plan = self._plans.get(method)
+        if plan is None or position >= len(plan.instructions):
+            return None
+        return instruction_name(plan, plan.instructions[position])
 
 
 def _add_unused(request: Request, unused: Unused) -> None:

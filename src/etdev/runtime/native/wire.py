@@ -192,10 +192,11 @@ class RefusedError(Exception):
     """Error that the host returns as its answer."""
 
 
-def receive(stream: BinaryIO, name: Callable[[str, int], str]) -> Answer:
+def receive(stream: BinaryIO, name: Callable[[str, int], str | None]) -> Answer:
     """Read one answer.
 
-    ``name`` returns the name of a method's instruction, for the description of a crash.
+    ``name`` returns the name of a method's instruction, or None, for the description of a crash. ExecuTorch reports
+    kernels and delegates only, so the description has the last one of these.
 
     Raises :class:`RefusedError` if the answer is an error. Raises :class:`~etdev.runtime.child.Crash` if the host
     reports its own crash, and :class:`EOFError` if the host has closed the stream. Raises
@@ -216,7 +217,7 @@ def receive(stream: BinaryIO, name: Callable[[str, int], str]) -> Answer:
     return answer
 
 
-def _crash_text(answer: Answer, name: Callable[[str, int], str]) -> str:
+def _crash_text(answer: Answer, name: Callable[[str, int], str | None]) -> str:
     """Return the end of a crash's description: the text after "the process ended with signal SIGSEGV"."""
     answer.number("I")
     method, instruction, where = answer.text(), answer.number("q"), answer.text()
@@ -224,6 +225,7 @@ def _crash_text(answer: Answer, name: Callable[[str, int], str]) -> str:
     if method:
         parts.append(f"in method {method!r}")
     if instruction >= 0:
-        parts.append(f"at instruction {instruction} ({name(method, instruction)})")
+        called = name(method, instruction)
+        parts.append(f"at instruction {instruction}" + (f" ({called})" if called is not None else ""))
     text = f" {' '.join(parts)}" if parts else ""
     return text + (f": the host accessed {where}" if where else "")
