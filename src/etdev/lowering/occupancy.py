@@ -48,10 +48,7 @@ class Op(NamedTuple):
 
 
 class Lifetimes:
-    """Number of bytes in use while each op of a sequence runs. Inputs and outputs count.
-
-    The figures are for the memory after the link.
-    """
+    """Number of bytes in use after the link while each op of a sequence runs. Inputs and outputs count."""
 
     def __init__(self, ops: Sequence[Op]) -> None:
         self._ops = ops

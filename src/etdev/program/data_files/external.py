@@ -49,7 +49,7 @@ def externalize(program: m.Program, reserved: Collection[str] = ()) -> tuple[m.P
         )
     contents = {place: found for place, found in _constants(program) if not _is_returned(program, place)}
     keys = _keys(program, contents, reserved)
-    tensors = {place: _outside(program.execution_plan[place[0]].tensor(place[1]), key) for place, key in keys.items()}
+    tensors = {place: _outside(_tensor(program, place), key) for place, key in keys.items()}
     kept = {place: blob for place, (_, blob) in _constants(program) if place not in keys}
     outside = _without_constants(_with_tensors(program, tensors), kept)
     moved = movable_data(outside)
@@ -95,10 +95,7 @@ def internalize(program: m.Program, *files: FlatTensor) -> m.Program:
             sizes[item.segment_index] = max(sizes.get(item.segment_index, 0), tensor.nbytes)
     count = len(program.constant_segment.offsets) or 1 if program.constant_segment else 1
     indices = {segment: index for index, segment in enumerate(sizes, start=count)}
-    inside = {
-        place: _inside(program.execution_plan[place[0]].tensor(place[1]), indices[item.segment_index])
-        for place, item in places.items()
-    }
+    inside = {place: _inside(_tensor(program, place), indices[item.segment_index]) for place, item in places.items()}
     program = _with_tensors(program, inside)
     if sizes:
         program = _with_constants(program, [data.segments[index].data.cut(0, size) for index, size in sizes.items()])
@@ -131,6 +128,11 @@ def _tensors(program: m.Program) -> Iterator[tuple[_Place, m.Tensor]]:
     for method, plan in enumerate(program.execution_plan):
         for value, tensor in plan.tensors():
             yield (method, value), tensor
+
+
+def _tensor(program: m.Program, place: _Place) -> m.Tensor:
+    method, value = place
+    return program.execution_plan[method].tensor(value)
 
 
 def _with_tensors(program: m.Program, tensors: Mapping[_Place, m.Tensor]) -> m.Program:
@@ -208,7 +210,7 @@ def _keys(program: m.Program, contents: Mapping[_Place, _Content], reserved: Col
     by_content: dict[_Content, str] = {}
     keys: dict[_Place, str] = {}
     for place, content in contents.items():
-        info = program.execution_plan[place[0]].tensor(place[1]).extra_tensor_info
+        info = _tensor(program, place).extra_tensor_info
         name = info.fully_qualified_name if info is not None else None
         if name is not None and _is_key(name) and taken.setdefault(name, content) == content:
             keys[place] = name
