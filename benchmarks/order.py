@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).resolve().parent
 PROJECT = HERE / "order_project"
-BRANCHES = ("unet", "unet++", "inception", "pyramid", "hrnet")
+BRANCHES = ("u-net", "u-net++", "inception", "pyramid", "hrnet")
 LOWERINGS = ("stock", "portable", "xnnpack")
 BACKENDS = ("portable", "xnnpack")
 

@@ -146,8 +146,8 @@ class HighResolution(nn.Module):
 
 
 MODELS = {
-    "unet": UNet,
-    "unet++": UNetPlusPlus,
+    "u-net": UNet,
+    "u-net++": UNetPlusPlus,
     "inception": Inception,
     "pyramid": Pyramid,
     "hrnet": HighResolution,

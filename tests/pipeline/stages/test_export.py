@@ -8,6 +8,7 @@ import pytest
 
 from etdev.errors import ExportError, MismatchError
 from etdev.pipeline.project import Project
+from etdev.pipeline.project.source_lines import SourceLines
 from support.stages import Failure, check_failure, export
 
 torch = pytest.importorskip("torch", reason="needs the extra `build`")
@@ -293,6 +294,24 @@ def test_methods_are_exported_side_by_side(project: Callable[..., Project]) -> N
         torch.testing.assert_close(program.module()(*inputs), expected[name])
         # The exported program works on the module's own buffers.
         net.steps.zero_()  # type: ignore[attr-defined]
+
+
+def test_ops_have_the_lines_of_methods_with_any_name_and_of_helpers(project: Callable[..., Project]) -> None:
+    made = project(TWO, model=NET)
+    exported = export(made)
+    lines = SourceLines(made.loaded.root)
+    found = {
+        name: [
+            (source.line, source.function)
+            for node in method.program.graph.nodes
+            if node.op == "call_function" and (source := lines.of([node])) is not None
+        ]
+        for name, method in exported.methods.items()
+    }
+    step, shifted = [(16, "encode")], [(17, "encode")] * 2
+    assert found["encode"] == [*step, *shifted]
+    assert found["forward"] == [(12, "forward"), *step, *shifted, (13, "forward"), (12, "forward")]
+    assert found["nothing"] == [(20, "nothing")]
 
 
 def test_exporting_leaves_the_module_as_it_was(project: Callable[..., Project]) -> None:

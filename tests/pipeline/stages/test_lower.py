@@ -362,6 +362,17 @@ LOWERING = {
             "replace them with other ops in the model",
         ),
     ),
+    "a complex tensor": (
+        _config(),
+        _model("return torch.fft.rfft(x).abs()"),
+        Failure(
+            LowerError,
+            TARGET,
+            f"aten.abs.default ({AT}) takes or returns a complex tensor, and ExecuTorch has no complex tensors",
+            "compute the real and the imaginary part with real ops (an FFT is a product with two constant matrices), "
+            "or do this step outside of the model",
+        ),
+    ),
     "inputs of another dtype than the weights": (
         _config(dtype="float64"),
         _model("return self.linear(x)"),

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
     from etdev.decisions import TilingDecision
+    from etdev.pipeline.project.source_lines import SourceLines
     from etdev.pipeline.project.torch_tensors import Tensors
     from etdev.pipeline.results.result import UndelegatedOps
-    from etdev.pipeline.stages.emit.source_lines import SourceLines
     from etdev.pipeline.stages.inputs import Signature
     from etdev.program import Program
     from etdev.program.sidecar import Sidecar

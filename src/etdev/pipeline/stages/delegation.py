@@ -6,10 +6,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from etdev.pipeline.project.source_lines import SourceLines
 from etdev.pipeline.results.result import UndelegatedOps
 from etdev.pipeline.stages.artifacts import Delegation
+from etdev.pipeline.stages.emit.graphs import ops_of
 from etdev.pipeline.stages.emit.module_paths import module_path
-from etdev.pipeline.stages.emit.source_lines import SourceLines
 from etdev.pipeline.stages.rejections import op_name, stated_reasons
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def _described(op: str, found: Sequence[tuple[GraphModule, Node]], lines: Source
         return UndelegatedOps(op=op, count=len(found))
     reasons = {index: stated for index, (_, node) in enumerate(found) if (stated := stated_reasons(node))}
     module, node = found[min(reasons, default=0)]
-    source = lines.of(module, node)
+    source = lines.of(ops_of(module, node))
     return UndelegatedOps(
         op=op,
         count=len(found),

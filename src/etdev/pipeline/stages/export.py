@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from etdev.errors import ExportError, MismatchError
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.quiet import held_back
+from etdev.pipeline.project.source_lines import model_frames
 from etdev.pipeline.project.torch_tensors import Tensors
 from etdev.pipeline.project.usercode import UserCode
 from etdev.pipeline.stages.artifacts import ExportedMethod, ExportedModel, LoadedModel
@@ -85,7 +86,7 @@ def export_module(
     import torch
 
     try:
-        with torch.no_grad(), held_back():
+        with torch.no_grad(), held_back(), model_frames(export_module):
             shapes = _packed_shapes(module.forward, dynamic_shapes(signature))
             program = torch.export.export(module, example, dynamic_shapes=shapes, strict=False)
     except Exception as error:

@@ -16,12 +16,12 @@ from etdev.linker.planners import get_planner
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.backend_options import backend_options, check_option_files
 from etdev.pipeline.project.requirements import import_package, require_packages
+from etdev.pipeline.project.source_lines import SourceLines
 from etdev.pipeline.project.usable_forms import usable_forms
 from etdev.pipeline.stages.artifacts import ExportedModel, LoweredModel, ReplacedOps
 from etdev.pipeline.stages.candidates import choose_forms
 from etdev.pipeline.stages.delegation import summarize_delegation
 from etdev.pipeline.stages.edge_passes import needed_passes
-from etdev.pipeline.stages.emit.source_lines import SourceLines
 from etdev.pipeline.stages.lower_errors import translated_lowering
 from etdev.pipeline.stages.quantize.ends import with_quantized_ends
 from etdev.pipeline.stages.ranges import fixed_ranges

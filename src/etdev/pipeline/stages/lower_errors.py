@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etdev.errors import EmitError, EtdevError, LowerError
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.quiet import without_logs
+from etdev.pipeline.project.source_lines import SourceLines
 from etdev.pipeline.stages.artifacts import ExportedModel
 from etdev.pipeline.stages.trials import find_dtype, on_numbers
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 _NOT_CORE = re.compile(r"Operator (?:torch\._ops\.)?(?P<op>\S+) is not in Core ATen")
 _MIXED_DTYPES = re.compile(r"mismatched dtypes")
+_COMPLEX = re.compile(r"torch\.complex\d+")
 _MISSING_OUT = re.compile(r"Missing out variants: (?P<ops>\{.*?\})", re.DOTALL)
 _NUMBERED_NAME = re.compile(r"'(?P<name>\d+(_\w+?)*)_fused_bn' is not in list")
 _CONTROL_FLOW = re.compile(r"Unsupported control flow operator: (?P<op>\w+)")
 _KEPT_WHOLE = re.compile(r"with op <EdgeOpOverload: (?P<op>[\w.]+)>.*was not decomposed or delegated")
 _NAMED_TUPLE = re.compile(r"No registered serialization name for <class '(?P<kind>.+?)'>")
 _NO_TENSOR = re.compile(r"Returning (?P<value>.*) is not yet supported in the emitter|graph_output_allocated not set")
-_FRAME = re.compile(r'File "(?P<file>.+)", line (?P<line>\d+), in (?P<name>\S+)')
 _UNBOUNDED = re.compile(r"Cannot evaluate .*upper bound", re.DOTALL)
 _IN_A_BODY = re.compile(r"operator '(?P<op>aten\.\w+_\.\w+)' is not functional")
 _LIFTED = re.compile(r"Input spec name \S*lifted_tensor\S* does not match node name")
@@ -65,9 +65,12 @@ def _explain_lowering(
     if unsupported:
         return _unsupported_ops(project, programs, unsupported["op"], where)
     if _MIXED_DTYPES.search(text):
-        op = re.search(r"(?P<op>[\w.]+\.\w+)\b", text.partition("mismatched dtypes")[2])
-        line = line_of(project, decomposed(programs), op["op"]) if op else ""
-        return _mixed_dtypes(project, exported, where, f": {op['op']}{line}" if op else "")
+        found = text.partition("mismatched dtypes")[2]
+        op = re.search(r"(?P<op>[\w.]+\.\w+)\b", found)
+        named = f"{op['op']}{line_of(project, decomposed(programs), op['op'])}" if op else ""
+        if _COMPLEX.search(found):
+            return _complex_tensors(named or "an op", where)
+        return _mixed_dtypes(project, exported, where, f": {named}" if named else "")
     kept = _KEPT_WHOLE.search(text)
     if kept:
         return LowerError(
@@ -160,6 +163,15 @@ def _outside_core(programs: Iterable[ExportedProgram]) -> Iterator[str]:
                     yield refused["op"]
 
 
+def _complex_tensors(op: str, where: str) -> LowerError:
+    return LowerError(
+        f"{op} takes or returns a complex tensor, and ExecuTorch has no complex tensors",
+        where=where,
+        hint="compute the real and the imaginary part with real ops (an FFT is a product with two constant matrices), "
+        "or do this step outside of the model",
+    )
+
+
 def _mixed_dtypes(project: Project, exported: ExportedModel, where: str, what: str) -> LowerError:
     for name, signature in exported.signatures.items():
         remedy = find_dtype(signature, on_numbers(exported.eager[name]))
@@ -246,10 +258,7 @@ def _lines_of(project: Project, programs: Iterable[ExportedProgram], ops: list[s
 
 
 def line_of(project: Project, programs: Iterable[ExportedProgram], op: str) -> str:
-    """Return the source line of the first node of an op, as `` (model.py:12, in forward)``.
-
-    Return an empty text if no line in the project's files is known.
-    """
+    """Return the source line of the first node of an op, as `` (model.py:12, in forward)``, or an empty text."""
     for program in programs:
         graphs = [module.graph for module in program.graph_module.modules() if hasattr(module, "graph")]
         for node in (node for graph in graphs for node in graph.nodes):
@@ -259,20 +268,14 @@ def line_of(project: Project, programs: Iterable[ExportedProgram], op: str) -> s
 
 
 def line_of_node(project: Project, node: Node) -> str:
-    """Return the source line of a node, as `` (model.py:12, in forward)``.
-
-    Return an empty text if the node does not come from a file in the config's folder.
-    """
+    """Return the source line of a node, as `` (model.py:12, in forward)``, or an empty text if it is not known."""
     return _line_in(project, node.meta.get("stack_trace") or "")
 
 
 def _line_in(project: Project, trace: str) -> str:
-    """Return the innermost source line of the project in a trace, as `` (model.py:12, in forward)``."""
-    root = project.loaded.root
-    for frame in reversed(list(_FRAME.finditer(trace))):
-        if (path := Path(frame["file"])).is_relative_to(root):
-            return f" ({path.relative_to(root)}:{frame['line']}, in {frame['name']})"
-    return ""
+    """Return the source line in a stack trace, as `` (model.py:12, in forward)``, or an empty text if there is none."""
+    source = SourceLines(project.loaded.root).in_trace(trace)
+    return "" if source is None else f" ({source.file}:{source.line}, in {source.function})"
 
 
 def root_cause(error: BaseException) -> str:

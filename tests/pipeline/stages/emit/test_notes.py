@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import torch
 
+from etdev.pipeline.project.source_lines import SourceLines
 from etdev.pipeline.stages.emit import emission as stage
 from etdev.pipeline.stages.emit.instructions import MismatchError, match_instructions
 from etdev.pipeline.stages.emit.module_paths import module_path
-from etdev.pipeline.stages.emit.source_lines import SourceLines
 from etdev.program.model import (
     Chain,
     DelegateCall,
@@ -308,19 +308,17 @@ INSTALLED = (pytest.__file__, 6, "forward", "installed = 1")
 )
 def test_the_line_of_a_node(tmp_path: Path, frames: tuple[Any, ...], expected: Source | None) -> None:
     node: Any = _Node(*((file.replace("ROOT", str(tmp_path)), *rest) for file, *rest in frames))
-    module: Any = None
 
-    assert SourceLines(tmp_path).of(module, node) == expected
+    assert SourceLines(tmp_path).of([node]) == expected
 
 
 def test_a_link_to_the_project_changes_no_name(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     node: Any = _Node((tmp_path / "link" / "model.py", 3, "forward", "x"))
-    module: Any = None
 
-    assert SourceLines(tmp_path / "real").of(module, node) == Source("model.py", 3, "forward", "x")
-    assert SourceLines(tmp_path / "link").of(module, node) == Source("model.py", 3, "forward", "x")
+    assert SourceLines(tmp_path / "real").of([node]) == Source("model.py", 3, "forward", "x")
+    assert SourceLines(tmp_path / "link").of([node]) == Source("model.py", 3, "forward", "x")
 
 
 def test_nodes_that_torch_adds_itself_have_no_module() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from etdev.pipeline.stages.emit.graphs import delegated_nodes, graph_modules
+from etdev.pipeline.stages.emit.graphs import graph_modules, ops_of
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule, Node
@@ -23,7 +23,7 @@ def debug_handles(graph_module: GraphModule) -> Handles:
     found: Handles = {}
     for module in graph_modules(graph_module):
         for node in module.graph.nodes:
-            inner = delegated_nodes(module, node) or [node]
+            inner = ops_of(module, node)
             handles = [item.meta.get("debug_handle") for item in inner if item.op == "call_function"]
             found[node] = tuple(handle for given in handles for handle in _flat(given))
     return {node: handles for node, handles in found.items() if handles}

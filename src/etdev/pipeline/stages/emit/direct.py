@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from etdev.pipeline.project import Project
+from etdev.pipeline.project.source_lines import SourceLines
 from etdev.pipeline.stages.artifacts import Emitted, EmittedTrial, ExportedModel, LoweredModel
 from etdev.pipeline.stages.emit.constant_data import Constants, Delegates, program_of
 from etdev.pipeline.stages.emit.debug_handles import debug_handles
@@ -21,7 +22,6 @@ from etdev.pipeline.stages.emit.graphs import graph_modules, lowered_module
 from etdev.pipeline.stages.emit.instructions import Origin
 from etdev.pipeline.stages.emit.method_notes import describe_origins
 from etdev.pipeline.stages.emit.mutable_state import find_state
-from etdev.pipeline.stages.emit.source_lines import SourceLines
 from etdev.pipeline.stages.emit.values import NotPlainError, Values, describe
 from etdev.program import model as m
 from etdev.program.sidecar import MethodNotes, Sidecar

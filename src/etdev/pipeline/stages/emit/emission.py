@@ -13,6 +13,7 @@ from etdev.errors import EmitError, WriteError
 from etdev.files import atomic_path, describe_os_error
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.places import record_place, sidecar_place
+from etdev.pipeline.project.source_lines import SourceLines
 from etdev.pipeline.stages.artifacts import Emitted, EmittedFiles, EmittedTrial, ExportedModel, LoweredModel
 from etdev.pipeline.stages.emit.dim_orders import edge_clone, set_plain_orders, set_written_orders
 from etdev.pipeline.stages.emit.direct import emit_directly
@@ -21,7 +22,6 @@ from etdev.pipeline.stages.emit.instructions import MismatchError
 from etdev.pipeline.stages.emit.method_notes import describe_method
 from etdev.pipeline.stages.emit.mutable_state import find_state, with_names
 from etdev.pipeline.stages.emit.record import save_record
-from etdev.pipeline.stages.emit.source_lines import SourceLines
 from etdev.pipeline.stages.emit.virtual_addresses import VirtualAddresses
 from etdev.pipeline.stages.emit.without_devices import hidden_devices, with_devices
 from etdev.pipeline.stages.lower_errors import explain_emission

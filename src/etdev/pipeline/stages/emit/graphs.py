@@ -35,7 +35,7 @@ def lowered_module(module: GraphModule, node: Node) -> Any | None:
     return getattr(module, str(node.args[0].target))  # type: ignore[union-attr]
 
 
-def delegated_nodes(module: GraphModule, node: Node) -> list[Node]:
-    """Return the ops inside the delegate that a node calls, in order; an empty list for any other node."""
+def ops_of(module: GraphModule, node: Node) -> list[Node]:
+    """Return the nodes inside the delegate that a node calls, in order; the node itself if it calls no delegate."""
     lowered = lowered_module(module, node)
-    return [] if lowered is None else list(lowered.original_module.graph.nodes)
+    return [node] if lowered is None else list(lowered.original_module.graph.nodes)

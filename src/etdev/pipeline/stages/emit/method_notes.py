@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from etdev.pipeline.project.source_lines import SourceLines
 from etdev.pipeline.stages.emit.debug_handles import Handles
-from etdev.pipeline.stages.emit.graphs import lowered_module
+from etdev.pipeline.stages.emit.graphs import lowered_module, ops_of
 from etdev.pipeline.stages.emit.instructions import MismatchError, Origin, match_instructions
 from etdev.pipeline.stages.emit.module_paths import module_of, module_path
 from etdev.pipeline.stages.emit.mutable_state import State
-from etdev.pipeline.stages.emit.source_lines import SourceLines
 from etdev.pipeline.stages.emit.virtual_addresses import MEMORY_ID, VirtualAddresses
 from etdev.program.model import ExecutionPlan
 from etdev.program.sidecar import MethodNotes, OutputNote, Source, StateNote
@@ -76,7 +76,7 @@ def _state(plan: ExecutionPlan, places: Mapping[int, State]) -> tuple[StateNote,
 
 
 def _sources(origins: list[Origin], lines: SourceLines) -> dict[int, Source]:
-    found = ((index, lines.of(origin.module, origin.node)) for index, origin in enumerate(origins))
+    found = ((index, lines.of(ops_of(origin.module, origin.node))) for index, origin in enumerate(origins))
     return {index: source for index, source in found if source is not None}
 
 
@@ -114,7 +114,7 @@ def _output(module: GraphModule, node: Node, lines: SourceLines | None) -> Outpu
     while module_path(found) is None and any(item.op == "call_function" for item in found.all_input_nodes):
         found = next(item for item in found.all_input_nodes if item.op == "call_function")
     path = module_path(found)
-    return OutputNote(path, None if lines is None else lines.of(module, node if path is None else found))
+    return OutputNote(path, None if lines is None else lines.of(ops_of(module, node if path is None else found)))
 
 
 def _debug_handles(origins: list[Origin], handles: Handles) -> dict[int, tuple[int, ...]]:

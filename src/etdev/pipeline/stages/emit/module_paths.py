@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from etdev.pipeline.stages.emit.graphs import delegated_nodes
+from etdev.pipeline.stages.emit.graphs import ops_of
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule, Node
@@ -19,7 +19,7 @@ def module_of(module: GraphModule, node: Node) -> str | None:
 
     For a call of a delegate, return the path of the smallest module that contains all ops of the delegate.
     """
-    found = [path for item in delegated_nodes(module, node) or [node] if (path := module_path(item)) is not None]
+    found = [path for item in ops_of(module, node) if (path := module_path(item)) is not None]
     if not found:
         return None
     parts = [path.split(".") for path in found]

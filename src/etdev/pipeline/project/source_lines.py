@@ -1,4 +1,9 @@
-"""Source lines of ops, from the stack traces that ``torch.export`` leaves on nodes."""
+"""Source lines of ops, from the stack traces that ``torch.export`` leaves on nodes.
+
+Torch keeps only the frames of functions with the name ``forward``. Therefore :func:`model_frames` selects frames during
+an export. Otherwise an op in another method of the model would have no source line, and an op in a helper function
+would have the line of the call.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +11,26 @@ import os
 import re
 import sys
 import sysconfig
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from traceback import StackSummary
+from typing import TYPE_CHECKING, Any
 
-from etdev.pipeline.stages.emit.graphs import delegated_nodes
 from etdev.program.sidecar import Source
 
 if TYPE_CHECKING:
-    from torch.fx import GraphModule, Node
+    from torch.fx import Node
+    from torch.fx.proxy import TracerBase
 
 _FRAME = re.compile(
     r'^ *File "(?P<file>[^"\n]+)", line (?P<line>\d+), in (?P<function>.+)(?:\n {4}(?P<text>.*))?', re.MULTILINE
 )
 _TRACING = ("torch", "torchao", "executorch", "etdev")
 """Packages whose stack frames come from tracing, not from the model."""
+_FRAME_FILTER = "_filter_traceback_frames"
+"""Method of torch's tracers that selects frames. Torch documents that it may be overridden."""
 
 
 class SourceLines:
@@ -40,15 +50,13 @@ class SourceLines:
             {PurePath(os.path.realpath(entry)) for entry in sys.path}, key=lambda entry: -len(entry.parts)
         )
         self._tracing = tuple(place for name in _TRACING if (place := _folder_of(name)) is not None)
-        self._located = cache(self._locate)
+        self.in_trace = cache(self._locate)
+        """Return the source line in the text of a stack trace; None if no line is known."""
 
-    def of(self, module: GraphModule, node: Node) -> Source | None:
-        """Return the source line of a node, or of the last op in a delegate call; None if the line is not known."""
-        for item in reversed(delegated_nodes(module, node) or [node]):
-            trace = item.meta.get("stack_trace")
-            if trace and (source := self._located(trace)) is not None:
-                return source
-        return None
+    def of(self, nodes: Sequence[Node]) -> Source | None:
+        """Return the source line of the last node that has one; None if no line is known."""
+        traces = (node.meta.get("stack_trace") for node in reversed(nodes))
+        return next((source for trace in traces if trace and (source := self.in_trace(trace)) is not None), None)
 
     def _locate(self, trace: str) -> Source | None:
         installed = None
@@ -85,3 +93,36 @@ def _folder_of(package: str) -> PurePath | None:
     """Return the folder of an imported package; None if the package is not imported."""
     folder = next(iter(getattr(sys.modules.get(package), "__path__", ())), None)
     return None if folder is None else PurePath(os.path.realpath(folder))
+
+
+@contextmanager
+def model_frames(caller: Callable[..., Any]) -> Iterator[None]:
+    """Return a context manager: inside its ``with`` block, torch keeps all frames of the model.
+
+    These are the frames inside ``caller``, the function that calls ``torch.export``. Of torch's own frames, only those
+    of the functions ``forward`` are kept. If a version of torch selects frames otherwise, nothing changes.
+    """
+    import torch
+    from torch.fx.proxy import TracerBase
+
+    before = getattr(TracerBase, _FRAME_FILTER, None)
+    if before is None:
+        yield
+        return
+    code, torch_folder = caller.__code__, os.path.dirname(torch.__file__) + os.sep
+    start = (code.co_filename, code.co_name)
+
+    def keep(tracer: TracerBase, frames: StackSummary) -> StackSummary:
+        inside = 1 + max((i for i, frame in enumerate(frames) if (frame.filename, frame.name) == start), default=-1)
+        if not inside:
+            chosen: StackSummary = before(tracer, frames)
+            return chosen
+        return StackSummary.from_list(
+            frame for frame in frames[inside:] if frame.name == "forward" or not frame.filename.startswith(torch_folder)
+        )
+
+    setattr(TracerBase, _FRAME_FILTER, keep)
+    try:
+        yield
+    finally:
+        setattr(TracerBase, _FRAME_FILTER, before)
