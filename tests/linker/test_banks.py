@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from etdev.errors import BanksError, CapacityError, LinkError
 from etdev.linker import Linked, LinkOptions, link, link_foreign
 from etdev.linker.banks import Banks
+from etdev.linker.enlarge import sizes_that_suffice
 from etdev.linker.pins import Pins
 from etdev.planner import Problem
 from etdev.planner.banks import Bank, BankedProblem, bank_planner, banked_greedy
@@ -201,6 +203,19 @@ def test_the_size_that_an_error_states_suffices(data: st.DataObject) -> None:
             changed[number] = replace(bank, size=larger[bank.name])
             assert in_banks(found, replace(banks, banks=tuple(changed))) is not None
             assert larger[bank.name] > bank.size
+
+
+def test_the_stated_size_is_the_smallest_that_was_found() -> None:
+    """A bank that holds all that the others cannot hold may take more than it needs."""
+    sizes: list[int] = []
+
+    def link_into(banks: Banks) -> Sequence[int] | None:
+        size = banks.banks[0].size
+        sizes.append(size)
+        return None if size < 36_864 else (36_864 if size < 55_296 else 55_296, 0)
+
+    assert next(sizes_that_suffice(two_banks(32_768, 32_768), link_into)) == ("fast", 36_864)
+    assert len(sizes) < 10
 
 
 def test_a_bank_that_cannot_help_is_not_named() -> None:

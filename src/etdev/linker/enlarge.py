@@ -13,6 +13,8 @@ _AMPLE = 1 << 48
 """Size in bytes of a bank that holds every tensor."""
 _ROOM = (Fraction(1), Fraction(65, 64), Fraction(17, 16), Fraction(5, 4))
 """Sizes to try for a bank, as multiples of the bytes that a link uses in this bank if the bank has no limit."""
+_HALVINGS = 4
+"""Number of smaller sizes to try, by bisection, once a size suffices."""
 
 
 def sizes_that_suffice(banks: Banks, link: Callable[[Banks], Sequence[int] | None]) -> Iterator[tuple[str, int]]:
@@ -20,7 +22,8 @@ def sizes_that_suffice(banks: Banks, link: Callable[[Banks], Sequence[int] | Non
 
     ``link`` returns the bytes that a link uses in each bank, or None if the tensors do not fit. To find a size, the
     function first links with a bank that is unlimited and more expensive than all others. So this bank holds only the
-    tensors that the other banks cannot hold. A bank is omitted if none of the tried sizes makes all tensors fit.
+    tensors that the other banks cannot hold. Then smaller sizes are tried. An even smaller size may suffice. A bank is
+    omitted if none of the tried sizes makes all tensors fit.
     """
     highest = max(bank.cost for bank in banks.banks) or Fraction(1)
     for number, bank in enumerate(banks.banks):
@@ -28,8 +31,26 @@ def sizes_that_suffice(banks: Banks, link: Callable[[Banks], Sequence[int] | Non
         sizes = [-int(-used[number] * room // 1) for room in _ROOM] if used else []
         for size in sizes:
             if size > bank.size and link(_with_bank(banks, number, size=size, cost=bank.cost)):
-                yield bank.name, size
+                yield bank.name, _smaller(banks, number, size, link)
                 break
+
+
+def _smaller(banks: Banks, number: int, size: int, link: Callable[[Banks], Sequence[int] | None]) -> int:
+    """Return the smallest size found for a bank with which all tensors fit, at most ``size``."""
+
+    def used(size: int) -> int | None:
+        found = link(_with_bank(banks, number, size=size, cost=banks.banks[number].cost))
+        return found[number] if found else None
+
+    low, exact = banks.banks[number].size, size
+    for _ in range(_HALVINGS):
+        middle = (low + size) // 2
+        taken = used(middle)
+        if taken is None:
+            low = middle
+        else:
+            size, exact = middle, taken
+    return exact if low < exact < size and used(exact) is not None else size
 
 
 def _with_bank(banks: Banks, number: int, *, size: int, cost: Fraction) -> Banks:
