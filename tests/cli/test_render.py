@@ -28,6 +28,7 @@ from etdev.pipeline.results.result import (
     UndelegatedOps,
     outcome,
 )
+from etdev.pipeline.results.result_parts import DelegateMemory
 from etdev.program.info import BufferInfo, Transfers
 from support.reports import bank_report
 
@@ -339,6 +340,20 @@ def test_traffic_of_banks_counts_a_call_of_each_method(detail: Detail, methods: 
     built = target("mcu", (GOOD_RUNTIME,), methods=results, memory={"cpu": 64}, banks=bank_report(48, 64))
     text = render_result(RESULT.model_copy(update={"targets": (built,)}), detail, io.StringIO())
     assert f"moved {calls}: 64 B in fast, 48 B in slow; " in text
+
+
+def test_what_delegates_need_in_addition_to_banks() -> None:
+    by_compiler = DelegateMemory(0, "EthosUBackend", {"scratch": 2048, "sram": 2048})
+    methods = (
+        method("first", {"EthosUBackend": 1}, 0).model_copy(update={"delegate_memory": (by_compiler,)}),
+        method("second", {"XnnpackBackend": 2, "EthosUBackend": 1}, 0),
+    )
+    built = target("mcu", (), methods=methods, banks=bank_report(48, 64))
+    text = render_result(RESULT.model_copy(update={"targets": (built,)}), Detail.SHORT, io.StringIO())
+    assert (
+        "not in the banks: scratch 2.00 KiB of EthosUBackend, what XnnpackBackend allocates at run time "
+        "(`budget.ram` measures it)" in text
+    )
 
 
 def test_colour_only_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:

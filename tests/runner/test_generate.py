@@ -23,7 +23,7 @@ from etdev.runner.pools import scaling
 from etdev.runtime.native.measure import lookup_bytes
 from program.analysis.test_quantized_ends import END, OUT, described
 from program.hand import content, loop, tensor, unbounded
-from support.files import banked, channels_last
+from support.files import banked, channels_last, delegated
 
 
 @pytest.fixture
@@ -43,6 +43,26 @@ def of(program: Program, folder: Path, name: str = "tiny.pte") -> ProgramFile:
 
 def with_plan(program: Program, **changes: object) -> Program:
     return replace(program, execution_plan=(replace(program.execution_plan[0], **changes),))
+
+
+@pytest.mark.parametrize(
+    ("heap", "said"),
+    [
+        (4096, ("at most 4096 bytes, as measured", ", at most 4,096 bytes as measured.")),
+        (None, ("its size is unknown", "weights.")),
+    ],
+)
+def test_the_heap_of_delegates_is_stated(tmp_path: Path, heap: int | None, said: tuple[str, str]) -> None:
+    source = of(delegated(), tmp_path)
+    made = project_files(replace(source, pools={"forward": PoolSizes(1000, 0, heap)}))
+    header, readme = (made[name].decode() for name in ("tiny_memory.h", "README.md"))
+    assert f"// Delegates also use the heap (XnnpackBackend): {said[0]}." in header
+    assert said[1] in readme
+
+
+def test_without_delegates_nothing_is_said_of_the_heap(source: ProgramFile) -> None:
+    made = project_files(replace(source, pools={"forward": PoolSizes(1000, 0, 4096)}))
+    assert "heap" not in made["tiny_memory.h"].decode()
 
 
 def test_quantized_ends(tmp_path: Path) -> None:

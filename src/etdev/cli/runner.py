@@ -83,4 +83,7 @@ def _say(folder: Path, made: Project, *, quiet: bool) -> None:
         f"{facts.layout.io:,} for inputs and outputs" + ("" if facts.embed else f", {facts.file_bytes:,} for files"),
         quiet=quiet,
     )
+    if facts.heap is not None:
+        users = " and ".join(facts.heap_users)
+        note(f"In addition, {users} allocates at most {facts.heap:,} bytes on the heap (measured here)", quiet=quiet)
     note(f"Next: {folder / 'README.md'} has the commands that compile and run the project", quiet=quiet)

@@ -73,6 +73,17 @@ class Facts:
         return sum(arena.size for arena in self.layout.arenas) + pools + self.temp + self.layout.io + files
 
     @property
+    def heap_users(self) -> list[str]:
+        """Sorted ids of the backends that allocate from the heap: in a runner, all backends of the program."""
+        return sorted({delegate.id for plan in self.source.program.execution_plan for delegate in plan.delegates})
+
+    @property
+    def heap(self) -> int | None:
+        """Heap bytes of all methods, in addition to the static memory; None without delegates, or if not counted."""
+        sizes = [self.pools(method.name).heap for method in self.layout.methods] if self.heap_users else [None]
+        return None if None in sizes else sum(size or 0 for size in sizes)
+
+    @property
     def default_method(self) -> str:
         """Method that the runner calls by default: ``forward`` or, if missing, the first method with instructions."""
         plans = self.source.program.execution_plan

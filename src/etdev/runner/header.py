@@ -34,6 +34,7 @@ def header_texts(facts: Facts) -> dict[str, str]:
         "IO": str(layout.io),
         "IO_ALIGNMENT": str(IO_ALIGNMENT),
         "RAM": _ram(facts),
+        "HEAP": _heap(facts),
     }
 
 
@@ -104,6 +105,13 @@ def _arena(arena: Arena, methods: tuple[MethodLayout, ...]) -> str:
         return needed
     note = f"Size of the bank {comment(arena.bank.name)}, which has the memory id {arena.index}."
     return f"{needed}\n{_constant(arena.bank.constant, arena.bank.capacity, note)}"
+
+
+def _heap(facts: Facts) -> str:
+    if not facts.heap_users:
+        return ""
+    size = "its size is unknown" if facts.heap is None else f"at most {facts.heap} bytes, as measured"
+    return f"\n// Delegates also use the heap ({', '.join(facts.heap_users)}): {size}."
 
 
 def _ram(facts: Facts) -> str:

@@ -114,9 +114,9 @@ def _made_from(source: ProgramFile, *, embed: bool) -> str:
 def _measured_pools(
     file: Path, program: Program, data: Sequence[Path], notify: Callable[[str], None]
 ) -> dict[str, PoolSizes]:
-    """Measure the pools: call each method once with random inputs of the largest sizes.
+    """Measure the pools and the heap: call each method once with random inputs of the largest sizes.
 
-    Return a mapping from each method to the sizes of its pools.
+    Return a mapping from each method to these sizes.
     """
     from etdev.execution.native import open_native
     from etdev.execution.random_inputs import random_inputs
@@ -134,7 +134,7 @@ def _measured_pools(
             where=str(file),
             hint="check the file with `etdev verify`, and pass the program's data files with `--data`",
         ) from error
-    return {name: PoolSizes(pools.method_pool, pools.temporary_pool) for name, pools in found.items()}
+    return {name: PoolSizes(pools.method_pool, pools.temporary_pool, pools.heap) for name, pools in found.items()}
 
 
 def _environment() -> str:

@@ -21,6 +21,8 @@ class PoolSizes:
     """Size of the pool for the method's objects."""
     temp: int
     """Size of the pool for temporary memory: enough to load the method and to call it with the largest inputs."""
+    heap: int | None = None
+    """Largest number of heap bytes in use at once, during loading or a call; None if the heap was not counted."""
 
 
 @dataclass(frozen=True, slots=True)

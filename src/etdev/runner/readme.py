@@ -18,9 +18,9 @@ def readme_conditions(facts: Facts) -> set[str]:
     return {
         *(["banks"] if _banked(facts) else []),
         *(["several"] if len(facts.layout.methods) > 1 else []),
-        *(["heap"] if _heap(facts) else []),
+        *(["heap"] if facts.heap_users else []),
         *(["kernels"] if _operators(facts) else []),
-        *(["openvino"] if "OpenvinoBackend" in _heap(facts) else []),
+        *(["openvino"] if "OpenvinoBackend" in facts.heap_users else []),
     }
 
 
@@ -40,7 +40,8 @@ def readme_texts(facts: Facts) -> dict[str, str]:
         "MEASURED": f" {facts.source.measured}",
         "REMAINDER": _remainder(facts),
         "OPERATORS": ",".join(_operators(facts)),
-        "HEAP": " and ".join(_heap(facts)),
+        "HEAP": " and ".join(facts.heap_users),
+        "HEAP_BYTES": "" if facts.heap is None else f", at most {facts.heap:,} bytes as measured",
         "LINKER_SCRIPT": "\n".join(f"       {line}" for line in _linker_script(facts)),
         "SECTION_EXAMPLE": "".join(section_macro(facts, bank) for bank in _banked(facts)[:1]),
     }
@@ -60,12 +61,6 @@ def _linker_script(facts: Facts) -> Iterator[str]:
     for name, bank in regions:
         yield f"  .bank_{bank.identifier} (NOLOAD) : ALIGN({alignment}) {{ *({bank.section}) }} > {name}"
     yield "}"
-
-
-def _heap(facts: Facts) -> list[str]:
-    """Return the ids of the backends that allocate from the heap: in a runner, all backends of the program."""
-    used = {delegate.id for plan in facts.source.program.execution_plan for delegate in plan.delegates}
-    return sorted(used)
 
 
 def _operators(facts: Facts) -> list[str]:

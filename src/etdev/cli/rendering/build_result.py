@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from etdev.cli.rendering.banks import bank_lines
-from etdev.cli.rendering.delegates import delegate_memory_texts, describe_delegation, rejection_texts
+from etdev.cli.rendering.delegates import delegate_memory_texts, describe_delegation, outside_of_banks, rejection_texts
 from etdev.cli.rendering.detail import Detail
 from etdev.cli.rendering.link_decisions import decision_lines, describe_order, kind_name
 from etdev.cli.rendering.output import paint
@@ -100,6 +100,7 @@ def _short_lines(result: BuildResult, target: TargetResult, stream: TextIO) -> I
     yield from _data_lines(target)
     if target.banks is not None:
         yield from bank_lines(target.banks, [method.buffers for method in target.methods])
+        yield from lines("", outside_of_banks(target))
     elif target.memory:
         greedy = _greedy(target)
         other = "the same" if greedy == target.memory else _sizes(greedy)
@@ -235,6 +236,7 @@ def _memory_lines(target: TargetResult) -> Iterator[str]:
         return
     if target.banks is not None:
         yield from bank_lines(target.banks, [method.buffers for method in target.methods])
+        yield from lines("", outside_of_banks(target))
     totals = ", ".join(f"{device} {format_size(size)}" for device, size in target.memory.items())
     decided = "".join(f", {text}" for text in (_copies_removed(target), _in_place(target)) if text)
     if len(buffers) == 1:

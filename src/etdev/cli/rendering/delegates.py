@@ -22,6 +22,20 @@ def delegate_memory_texts(target: TargetResult) -> Iterator[str]:
             yield f"{name}: {', '.join(f'{kind} {format_size(size)}' for kind, size in sizes)}"
 
 
+def outside_of_banks(target: TargetResult) -> Iterator[str]:
+    """Yield a text with the memory of delegates that a target with banks needs in addition to the banks."""
+    scratch: dict[str, int] = {}
+    for item in (item for method in target.methods for item in method.delegate_memory):
+        scratch[item.id] = max(scratch.get(item.id, 0), item.sizes.get("scratch", 0))
+    used = sorted({name for method in target.methods for name in method.delegate_calls})
+    known = [f"scratch {format_size(scratch[name])} of {name}" for name in used if scratch.get(name)]
+    unknown = [name for name in used if name not in scratch]
+    if unknown:
+        known.append(f"what {' and '.join(unknown)} allocates at run time (`budget.ram` measures it)")
+    if known:
+        yield f"not in the banks: {', '.join(known)}"
+
+
 def rejection_texts(method: MethodResult) -> Iterator[str]:
     """Yield a text for each op that backends rejected, with the reasons. The most frequent op comes first."""
     rejected = sorted((item for item in method.undelegated if item.reasons), key=lambda item: (-item.count, item.op))

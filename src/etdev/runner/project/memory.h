@@ -46,7 +46,7 @@ inline constexpr size_t kPoolAlignment = @POOL_ALIGNMENT@;
 inline constexpr size_t kIoBytes = @IO@;
 inline constexpr size_t kIoAlignment = @IO_ALIGNMENT@;
 
-// All of the above. The runner's own objects, some hundred bytes per method, are not counted.
+// All of the above. The runner's own objects, some hundred bytes per method, are not counted.@HEAP@
 inline constexpr size_t kRamBytes =@RAM@;
 
 }  // namespace @ID@
