@@ -373,6 +373,21 @@ LOWERING = {
             "or do this step outside of the model",
         ),
     ),
+    "a view of what a decomposition transposes": (
+        _config("xnnpack"),
+        _model(
+            "q = x.view(1, 2, 2, 2); "
+            "return nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=x @ x.T).reshape(4, 2)"
+        ),
+        Failure(
+            LowerError,
+            STEPS,
+            "lowering target 'cpu' failed (xnnpack): ValueError: Cannot view a tensor with shape "
+            f"torch.Size([1, 2, 2, 2]) and strides (4, 2, 4, 1) as a tensor with shape (4, 2)! ({AT})",
+            "run with -v for the whole trace; build a target without this partitioner to see if the partitioner is "
+            "the cause",
+        ),
+    ),
     "inputs of another dtype than the weights": (
         _config(dtype="float64"),
         _model("return self.linear(x)"),

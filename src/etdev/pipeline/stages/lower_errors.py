@@ -111,7 +111,7 @@ def _explain_lowering(
         else _VERBOSE
     )
     return LowerError(
-        f"lowering target {target!r} failed ({steps}): {root_cause(error)}",
+        f"lowering target {target!r} failed ({steps}): {root_cause(error)}{_line_in(project, text)}",
         where=project.where("targets", target, "partitioners") if names else where,
         hint=hint,
     )
