@@ -104,7 +104,7 @@ def _short_lines(result: BuildResult, target: TargetResult, stream: TextIO) -> I
     elif target.memory:
         greedy = _greedy(target)
         other = "the same" if greedy == target.memory else _sizes(greedy)
-        yield line("memory", f"{_sizes(target.memory)} planned; ExecuTorch's planner: {other}")
+        yield line("memory", f"{_sizes(target.memory)} planned; ExecuTorch's planner on this program: {other}")
     yield from _short_verification(target.checks, target.unmet, stream)
     yield from _remarks(target, stream)
 
