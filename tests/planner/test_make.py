@@ -15,8 +15,11 @@ import pytest
 
 import etdev
 from etdev.planner import Buffer, CollisionError, PlanError, Problem, make_plan
+from etdev.planner.kernel import Table
 from etdev.planner.occupancy import Occupancy
-from etdev.planner.restarts import Restarts
+from etdev.planner.search import search
+from etdev.planner.state import State
+from etdev.planner.tables import Tables
 from planner import truth
 from planner.truth import problem
 from support.speed import action_time, usual_seconds
@@ -202,21 +205,21 @@ def mixed(count: int, seed: int = 0) -> Problem:
     return Problem(tuple(buffers))
 
 
-def test_no_capacity_is_searched_for_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second search for the same would repeat the first one."""
-    searched: list[tuple[Restarts, int]] = []
-    fit = Restarts.fit
+def test_no_search_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later attempt at the same capacity continues where the earlier one ended."""
+    searched: list[tuple[object, ...]] = []
 
-    def counted(self: Restarts, capacity: int, most_steps: int) -> tuple[int, list[int]]:
-        searched.append((self, capacity))
-        return fit(self, capacity, most_steps)
+    def counted(tables: Tables, state: State, rank: Table, *settings: int) -> int:
+        *rule, most_nodes, _ = settings
+        searched.append((id(tables), tuple(rank), *rule, most_nodes))
+        return search(tables, state, rank, *settings)
 
-    monkeypatch.setattr(Restarts, "fit", counted)
-    monkeypatch.setattr("etdev.planner.best._STEPS_PER_PAIR", 50)
+    monkeypatch.setattr("etdev.planner.restarts.search", counted)
+    monkeypatch.setattr("etdev.planner.best._BRIEF_STEPS", 10_000)
     plan = make_plan(mixed(100))
 
     assert plan.size > plan.lower_bound
-    assert len(searched) > 3
+    assert len(searched) > 50
     assert len(set(searched)) == len(searched)
 
 

@@ -160,7 +160,6 @@ class _Refinement:
         fix = [] if self._restarts is not None and few else [self._fix_goal]
         whole = [self._place_further, self._search_briefly, self._fit_segments, self._search_longer]
         attempts = [*whole, *fix] if self._restarts is not None else [*fix, *whole, *fix]
-        # Without a capacity, a second search for the same goal would repeat the first one and then continue it.
         insist = [self._insist] if self._demanded else []
         for attempt in (*attempts, self._improve, *insist, self._narrow):
             attempt()

@@ -41,16 +41,20 @@ class Restarts:
         self._runner: Runner = PLAIN
         self._orders = _make_orders(tables)
         self._random = Random(0)
+        self._turns: dict[int, Iterator[tuple[int, int]]] = {}
+        """Maps a capacity to the searches for it that are left, each as ``(number, relative length)``."""
 
     def fit(self, capacity: int, most_steps: int) -> tuple[int, list[int]]:
         """Search for a plan that fits the capacity, for at most ``most_steps`` steps.
+
+        A second call with the same capacity continues after the searches of the first call.
 
         Return ``FOUND`` and the offsets of the plan, ``NONE`` if no plan fits, or ``STOPPED`` if the steps were not
         enough.
         """
         end = self.steps + most_steps
         most_nodes = _NODES_PER_BUFFER * max(len(self._orders[0]) + 1, _LEAST_COUNTED)
-        for turn, length in enumerate(restart_lengths()):
+        for turn, length in self._turns.setdefault(capacity, enumerate(restart_lengths())):
             rule = _RULES[turn % len(_RULES)]
             # Try each rule with each order once. After that, disturb the orders.
             order = self._orders[(turn + turn // len(_RULES)) % len(self._orders)]
