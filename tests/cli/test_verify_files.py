@@ -89,6 +89,15 @@ def checks(out: str) -> dict[str, tuple[str, str]]:
     return {check["name"]: (check["status"], check["summary"]) for check in file["checks"]}
 
 
+def test_a_file_that_nothing_executes_is_not_called_good_alone(run: Run, tmp_path: Path) -> None:
+    """A delegate that no runtime here has keeps the program from being run."""
+    write(delegated(backend="MyBackend"), tmp_path / "npu.pte")
+    code, out, _ = run("npu.pte")
+
+    assert code == 0
+    assert out.endswith("1 file, 1 good in all checks that ran, but not executed\n")
+
+
 def test_a_good_file(run: Run) -> None:
     code, out, err = run("chain.pte")
 

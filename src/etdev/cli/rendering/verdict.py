@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from etdev.pipeline.results.file_result import FileResult, FilesResult
 
 
+_EXECUTING = frozenset({"runtime", "replay", "native"})
+"""Names of the checks that execute a program."""
+
+
 def describe_verdict(result: BuildResult) -> str:
     """Return the number of targets with each verdict, such as ``2 targets, all good``."""
     kinds = Counter(target_verdict(target) for target in result.targets)
@@ -55,7 +59,8 @@ def file_verdict(file: FileResult) -> str:
         return f"rejected ({check_names(check for check in file.checks if check.status == 'failed')})"
     if file.unmet:
         return f"without a required check ({check_names(file.unmet)})"
-    return "good in all checks that ran"
+    executed = any(check.name in _EXECUTING and check.status == "passed" for check in file.checks)
+    return "good in all checks that ran" if executed else "good in all checks that ran, but not executed"
 
 
 def unjudged_checks(checks: Iterable[CheckResult]) -> list[CheckResult]:
