@@ -311,10 +311,19 @@ def _editor(case: Case, extent: Any) -> Editor:
     return Editor(program, program.graph_module, FormSettings(frozenset(["tiling"]), extent))
 
 
-def test_a_new_op_has_the_same_fake_result_as_the_op_that_torch_ran() -> None:
-    """The result of a batch norm is made without running it, which takes ten times as long."""
-    editor = _editor(OPS["batch norm"], "auto")
-    (norm,) = editor.calls("_native_batch_norm_legit_no_training.default")
+@pytest.mark.parametrize(
+    ("case", "op"),
+    [
+        (lambda x, w, b: F.batch_norm(x, b, w.abs() + 1, w, b), "_native_batch_norm_legit_no_training.default"),
+        (lambda x, w, b: F.layer_norm(x.movedim(1, 3).contiguous(), (6,), w, b), "native_layer_norm.default"),
+        (lambda x, w, b: F.layer_norm(x, (8, 10)) * w.sum() + b.sum(), "native_layer_norm.default"),
+    ],
+    ids=["batch", "layer", "layer of two dimensions"],
+)
+def test_a_new_norm_has_the_same_fake_result_as_the_norm_that_torch_ran(case: Callable[..., Any], op: str) -> None:
+    """The result of a norm is made without running it, which takes ten times as long."""
+    editor = _editor(Case(case, IMAGE, (_random(6), _random(6))), "auto")
+    (norm,) = editor.calls(op)
     with editor.before(norm):
         found = editor.call(norm.target, *norm.args).meta["val"]
 

@@ -22,6 +22,7 @@ Tiling = Literal["auto", "off", "always"]
 INSTRUCTION_BYTES = 320
 """Average number of bytes of an instruction and its values in linked files."""
 _BATCH_NORM = "_native_batch_norm_legit_no_training.default"
+_LAYER_NORM = "native_layer_norm.default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,15 +238,22 @@ class Editor:
 
 
 def _result_of(node: Node) -> Any:
-    """Return the fake result of an op. Most ops are called, but a batch norm is slow, and its result is known."""
+    """Return the fake result of an op.
+
+    Most ops are called. Norms would take ten times as long as other ops, and their results are known.
+    """
     from torch.fx import Node
     from torch.utils._pytree import tree_map_only
 
     values, named = tree_map_only(Node, lambda item: item.meta["val"], (node.args, node.kwargs))
     target: Any = node.target
-    if target is edge(_BATCH_NORM) and is_plain(*node.all_input_nodes):
+    if target in (edge(_BATCH_NORM), edge(_LAYER_NORM)) and is_plain(*node.all_input_nodes):
         tensor = values[0]
-        return tensor.new_empty(tensor.shape), tensor.new_empty(0), tensor.new_empty(0)
+        if target is edge(_BATCH_NORM):
+            return tensor.new_empty(tensor.shape), tensor.new_empty(0), tensor.new_empty(0)
+        normed = len(values[1])
+        means = (*tensor.shape[: tensor.dim() - normed], *[1] * normed)
+        return tensor.new_empty(tensor.shape), tensor.new_empty(means), tensor.new_empty(means)
     return target(*values, **named)
 
 

@@ -202,9 +202,11 @@ class _Stretch:
     def _argument(self, item: Any) -> Hashable:
         if isinstance(item, (tuple, list)):
             return tuple(map(self._argument, item))
-        from torch.fx import Node
-
         # Names are integers. All other arguments become text. A SymInt has no hash, so it is not looked up.
+        if item is None or isinstance(item, (int, float)):
+            return repr(item)
+        from torch.fx import Node  # Imported only where it is needed, because this function runs very often.
+
         if not isinstance(item, Node):
             return repr(item)
         index = self._occupancy.at[item]
