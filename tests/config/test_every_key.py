@@ -48,6 +48,7 @@ _TARGET = {
         "atol": 0.1,
         "rtol": 0.1,
         "min_snr_db": 30,
+        "min_agreement": 0.99,
         "require": ["runtime"],
         "accuracy": {"fn": "data:accuracy", "min": 0.5, "max": 1.5},
         "sessions": "data:sessions",

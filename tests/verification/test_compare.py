@@ -11,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etdev.verification.agreement import Agreement
 from etdev.verification.compare import (
     QUANTIZED_MARGIN_DB,
     QUANTIZED_SNR_RANGE,
@@ -70,16 +71,15 @@ def test_an_error_is_held_against_the_largest_value(dtype: str, share: float, wi
 def test_whole_numbers_are_exact(dtype: str) -> None:
     difference = compare((tensor(0, 1, dtype=dtype), tensor(1, 1, dtype=dtype)))
 
-    assert difference.excess == difference.max_abs_error == 1.0
-    assert difference.snr_db is not None
+    assert (difference.whole, difference.agreement) == (True, Agreement(2, 1, "sample 0"))
+    assert (difference.max_abs_error, difference.snr_db) == (0.0, None)
 
 
 def test_large_whole_numbers_are_exact() -> None:
     """Their difference was lost in the conversion to float64."""
     difference = compare((torch.tensor([2**53 + 1]), torch.tensor([2**53])))
 
-    assert difference.excess == 1.0
-    assert difference.snr_db is not None
+    assert difference.agreement.differing == 1
 
 
 def test_small_outputs_are_compared_with_the_smallest_peak() -> None:
@@ -187,7 +187,7 @@ def test_any_change_of_a_whole_number_shows(values: list[int], place: int, chang
     found = expected.clone()
     found[place % len(values)] ^= change
 
-    assert compare((found, expected)).excess > 0
+    assert compare((found, expected)).agreement.differing == 1
 
 
 finite = st.floats(-1e6, 1e6)

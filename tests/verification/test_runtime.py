@@ -264,7 +264,7 @@ def test_an_eager_model_that_fails_is_an_error(linear: Prepared, monkeypatch: py
     [
         (("atol=0.0",), "output 0 of 'forward' exceeds the config's tolerance (atol 0, rtol 0) by "),
         (("atol=1e-12", "rtol=0.0"), "exceeds the config's tolerance (atol 1e-12, rtol 0) by "),
-        (("min_snr_db=400",), "dB against the float model, but min_snr_db is 400"),
+        (("min_snr_db=400",), "dB against the float model on the samples, but min_snr_db is 400 (worst: sample "),
     ],
 )
 def test_a_tolerance_of_the_config_is_a_gate(linear: Prepared, settings: tuple[str, ...], said: str) -> None:
@@ -291,6 +291,25 @@ def test_the_ratio_of_a_quantized_program_is_against_the_float_model(
 
     assert check.status == status
     assert check.gate == (status == "failed")
+    if status == "failed":
+        assert check.summary.endswith("; it equals the quantized model, so quantization is the cause")
+        assert check.hint is not None
+        assert check.hint.startswith("calibrate on more or other data")
+
+
+def test_a_ratio_that_lowering_spoils_names_it(quantized: Prepared) -> None:
+    """The quantized model equals the float model here, so the difference is the program's own."""
+    forward = quantized.candidate.reference.eager["forward"]
+    model = replace(quantized.candidate.reference, eager={"forward": lambda x: forward(x) * 1.02})
+    settings = "targets.int8.verify.min_snr_db=50"
+    check = quantized.judge(settings, float_model=model, reference=replace(model))["runtime"]
+
+    assert (check.status, check.gate) == ("failed", True)
+    said = "; it has 34.2 dB against the quantized model, which itself equals the float model, so lowering is the cause"
+    assert check.summary.endswith(said)
+    assert check.hint == (
+        "build a target without this partitioner to see if the backend is the cause, or lower min_snr_db"
+    )
 
 
 DYNAMIC = """

@@ -229,6 +229,7 @@ def test_a_missed_tolerance_in_a_session_is_a_gate(account: Prepared) -> None:
 
     assert (check.status, check.gate) == ("failed", True)
     assert check.problems[0].startswith("output 1 of 'look' exceeds the config's tolerance (atol 0.0001, rtol 0) by ")
+    assert check.problems[0].endswith(" in the sessions")
     assert len(check.problems) == 1
     assert [round(output.max_abs_error, 5) for output in check.outputs] == [0, 0, 0, 0.0005]
 

@@ -32,6 +32,7 @@ from etdev.config.types import (
     ModuleName,
     Number,
     OperatorName,
+    PositiveShare,
     SafeName,
     Text,
 )
@@ -169,11 +170,18 @@ class Verify(Table):
     atol: Number | None = Field(
         None,
         ge=0,
-        description="Maximum absolute error against the reference. A gate, in addition to etdev's default tolerance.",
+        description="Maximum absolute error of a float output against the reference. A gate, in addition to etdev's "
+        "default tolerance.",
     )
     rtol: Number | None = Field(None, ge=0, description="Maximum error relative to the reference; used with `atol`.")
     min_snr_db: Number | None = Field(
-        None, description="Minimum signal-to-noise ratio of each output against the float model, in dB."
+        None, description="Minimum signal-to-noise ratio of each float output against the float model, in dB."
+    )
+    min_agreement: PositiveShare | None = Field(
+        None,
+        description="Share of the elements of each output of integers or truth values that must equal the reference, "
+        "over all samples and sessions: above 0, at most 1. Replaces the default, under which all must be equal. Lower "
+        "it for a method that computes an index, such as a token id, because a tie may pick another one.",
     )
     accuracy: Accuracy | None = Field(None, description="Limits on the project's own metric.")
     sessions: Entry | None = Field(

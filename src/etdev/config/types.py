@@ -274,6 +274,9 @@ Number = Annotated[float, AllowInfNan(False), Expected("a finite number")]
 Share = Annotated[float, AllowInfNan(False), Field(ge=0, le=1), Expected("a number")]
 """Fraction of a whole, from 0 to 1."""
 
+PositiveShare = Annotated[float, AllowInfNan(False), Field(gt=0, le=1), Expected("a number")]
+"""Fraction of a whole, above 0 and at most 1."""
+
 
 def refuse_non_integer(value: object) -> object:
     """Return the value; raise an error if it is not an ``int``.

@@ -7,6 +7,8 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from etdev.verification.agreement import Agreement
+
 if TYPE_CHECKING:
     import torch
 
@@ -39,7 +41,10 @@ MOST_STEPS = 8
 
 @dataclass
 class Difference:
-    """Comparison of one output with its reference, accumulated over many calls."""
+    """Comparison of one output with its reference, accumulated over many calls.
+
+    Elements of integers and truth values are only counted: the distance between two indices has no meaning.
+    """
 
     dtype: str
     compute_dtype: str = "float32"
@@ -52,6 +57,10 @@ class Difference:
     noise: float = 0.0
     worst: str = ""
     """Description of the call with the largest :attr:`excess`."""
+    lowest: tuple[float, str] | None = None
+    """SNR, in dB, and description of the call with the lowest SNR; None if all calls are equal to the reference."""
+    agreement: Agreement = field(default_factory=Agreement)
+    """Counts of elements, for an output of integers or truth values."""
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -60,9 +69,15 @@ class Difference:
 
         If all elements of the reference are zero, assume that one element is :data:`SMALLEST_PEAK`.
         """
-        if self.noise == 0.0:
-            return None
-        return 10 * (math.log10(self.signal or SMALLEST_PEAK**2) - math.log10(self.noise))
+        return _ratio_db(self.signal, self.noise)
+
+    @property
+    def whole(self) -> bool:
+        """True for an output of integers or truth values.
+
+        Quantized outputs are compared as floats (:class:`~etdev.execution.float_ends.FloatEnds`), so they are not.
+        """
+        return self.dtype.startswith(("int", "uint", "bool"))
 
     def add(self, found: Any, expected: Any, at: str) -> None:
         """Compare the output of one call with the expected output, and add the difference to the totals.
@@ -76,7 +91,9 @@ class Difference:
         if problem is not None:
             self.problems.append(f"{at}: {problem}")
             return
-        if _is_tensor(expected):
+        if _is_tensor(expected) and self.whole:
+            self.agreement.add(int((found != expected).sum()), found.numel(), at)
+        elif _is_tensor(expected):
             self._add_tensors(found, expected, at)
 
     def _add_tensors(self, found: torch.Tensor, expected: torch.Tensor, at: str) -> None:
@@ -91,15 +108,23 @@ class Difference:
         if not bool(finite.any()):
             return
         error = (found64 - expected64)[finite]
-        if not expected.dtype.is_floating_point:  # In float64, distinct integers above 2**53 can be equal.
-            error = error.where(found[finite] == expected[finite], error.abs().clamp(min=1.0))
         largest = _bounded(error.abs().max())
         allowed = tolerance(self.dtype, self.compute_dtype, float(expected64[finite].abs().max()))
         self.max_abs_error = max(self.max_abs_error, largest)
         if largest - allowed > self.excess:
             self.excess, self.allowed, self.worst = largest - allowed, allowed, at
-        self.signal = _bounded(self.signal + (expected64[finite] ** 2).sum())
-        self.noise = _bounded(self.noise + (error**2).sum())
+        signal, noise = _bounded((expected64[finite] ** 2).sum()), _bounded((error**2).sum())
+        ratio = _ratio_db(signal, noise)
+        if ratio is not None and (self.lowest is None or ratio < self.lowest[0]):
+            self.lowest = ratio, at
+        self.signal, self.noise = _bounded(self.signal + signal), _bounded(self.noise + noise)
+
+
+def _ratio_db(signal: float, noise: float) -> float | None:
+    """Return a signal-to-noise ratio in dB; None without noise. A signal of 0 counts as :data:`SMALLEST_PEAK`."""
+    if noise == 0.0:
+        return None
+    return 10 * (math.log10(signal or SMALLEST_PEAK**2) - math.log10(noise))
 
 
 def tolerance(dtype: str, compute_dtype: str, peak: float) -> float:
@@ -120,7 +145,7 @@ def worst_excess(found: torch.Tensor, expected: torch.Tensor, atol: float, rtol:
     return float(excess.nan_to_num(nan=-math.inf).max())
 
 
-def _bounded(value: torch.Tensor) -> float:
+def _bounded(value: torch.Tensor | float) -> float:
     """Return the value, clamped to the largest finite float. Ratios and reports must not contain infinity."""
     return min(float(value), sys.float_info.max)
 

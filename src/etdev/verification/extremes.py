@@ -15,6 +15,7 @@ from etdev.pipeline.project.torch_tensors import Tensors
 from etdev.pipeline.stages.eager import compute
 from etdev.pipeline.stages.inputs import Signature, make_inputs
 from etdev.runtime.stock import ProgramFailureError
+from etdev.verification.agreement import allowed_elements
 from etdev.verification.compare import Difference, mismatch
 from etdev.verification.output_findings import Findings, Problem
 from etdev.verification.subject import BuiltTarget
@@ -86,6 +87,9 @@ def _difference(built: BuiltTarget, value: Any, wanted: Any) -> str | None:
     difference.add(value, wanted, "here")
     if difference.problems:
         return difference.problems[0].partition(": ")[2]
+    counts = difference.agreement
+    if counts.differing > allowed_elements(built.settings.min_agreement, counts.elements, few=True):
+        return f"is not the reference's: {counts} ({counts.share} agree)"
     if difference.excess > 0:
         return f"has an error of {difference.max_abs_error:.3g}, but {dtype} allows at most {difference.allowed:.3g}"
     return None

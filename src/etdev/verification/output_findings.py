@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from etdev.pipeline.results.result import OutputError
+from etdev.verification.agreement import Agreement
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,17 @@ class Problem:
 
 
 @dataclass
+class ComparedElements:
+    """Equal elements of one output of integers or truth values, over all calls of a check."""
+
+    dtype: str
+    found: Agreement = field(default_factory=Agreement)
+    """Comparison of the program with the reference."""
+    quantized: Agreement = field(default_factory=Agreement)
+    """Comparison of the reference with the float model."""
+
+
+@dataclass
 class Findings:
     """Findings of a check over all methods and calls."""
 
@@ -25,6 +37,8 @@ class Findings:
     missed: list[Problem] = field(default_factory=list)
     """Limits of the config that the program missed."""
     outputs: list[OutputError] = field(default_factory=list)
+    elements: dict[tuple[str, int], ComparedElements] = field(default_factory=dict)
+    """Maps a method and an output position to the equal elements of an output of integers or truth values."""
     samples: int = 0
     sessions: int = 0
     session_calls: int = 0
@@ -52,6 +66,19 @@ class Findings:
                 return
         self.outputs.append(output)
 
+    def add_agreement(self, output: OutputError, found: Agreement, quantized: Agreement) -> None:
+        """Add the counts of an output of integers or truth values.
+
+        ``found`` compares the program with the reference, and ``quantized`` the reference with the float model.
+        """
+        known = self.elements.setdefault((output.method, output.output), ComparedElements(output.dtype))
+        known.found.add(found.differing, found.elements, found.first)
+        known.quantized.add(quantized.differing, quantized.elements, quantized.first)
+
+    def separate(self) -> Findings:
+        """Return findings for calls that only add problems and counts of equal elements, and no other figures."""
+        return Findings(broken=self.broken, elements=self.elements)
+
 
 def _worst(one: OutputError, other: OutputError) -> OutputError:
     nearest = max(one, other, key=lambda output: output.max_abs_error - output.allowed)
@@ -60,11 +87,18 @@ def _worst(one: OutputError, other: OutputError) -> OutputError:
             "max_abs_error": max(one.max_abs_error, other.max_abs_error),
             "snr_db": _least(one.snr_db, other.snr_db),
             "float_snr_db": _least(one.float_snr_db, other.float_snr_db),
+            "elements": _total(one.elements, other.elements),
+            "differing": _total(one.differing, other.differing),
             "steps": max((item.steps for item in (one, other) if item.steps is not None), default=None),
         }
     )
 
 
+def _total(*counts: int | None) -> int | None:
+    """Return the sum of the known counts; None if none is known."""
+    return sum(count for count in counts if count is not None) if any(count is not None for count in counts) else None
+
+
 def _least(*ratios: float | None) -> float | None:
-    """Return the smallest ratio. Ignore None, which means equal outputs; if all ratios are None, return None."""
+    """Return the smallest ratio. Ignore None, which means no ratio; if all ratios are None, return None."""
     return min((ratio for ratio in ratios if ratio is not None), default=None)

@@ -13,6 +13,7 @@ from etdev.pipeline.results.result import OutputError
 from etdev.pipeline.stages.inputs import Call
 from etdev.runtime.stock import ProgramFailureError
 from etdev.verification.advice import more_accurate
+from etdev.verification.agreement import allowed_elements
 from etdev.verification.compare import Difference, allowed_steps, required_snr_db, steps_apart, worst_excess
 from etdev.verification.output_findings import Findings, Problem
 from etdev.verification.subject import BuiltTarget
@@ -30,6 +31,8 @@ class ComparedOutput:
     reference_against_float: Difference
     out_of_tolerance: float = -math.inf
     """Largest excess of an error over the config's tolerance (``atol`` and ``rtol``); positive if out of tolerance."""
+    calls: int = 0
+    """Number of compared calls."""
 
     @classmethod
     def begin(cls, method: str, position: int, wanted: Any, compute_dtype: str) -> Self:
@@ -44,12 +47,15 @@ class ComparedOutput:
         ``value`` is the program's output. ``wanted`` is the reference's output, and ``plain`` is the float model's.
         ``at`` describes the call.
         """
+        self.calls += 1
         before = len(self.against_reference.problems)
         self.against_reference.add(value, wanted, at)
         if len(self.against_reference.problems) > before:
             return
         self.against_float.add(value, plain, at)
         self.reference_against_float.add(wanted, plain, at)
+        if self.against_reference.whole:
+            return
         if hasattr(wanted, "data_ptr") and (settings.atol is not None or settings.rtol is not None):
             excess = worst_excess(value, wanted, settings.atol or 0.0, settings.rtol or 0.0)
             self.out_of_tolerance = max(self.out_of_tolerance, excess)
@@ -58,8 +64,9 @@ class ComparedOutput:
 class Comparison:
     """Comparison of a program's outputs with those of the reference and the float model."""
 
-    def __init__(self, built: BuiltTarget, runtime: Runtime, findings: Findings) -> None:
-        self._built, self._runtime, self._findings = built, runtime, findings
+    def __init__(self, built: BuiltTarget, runtime: Runtime, findings: Findings, scope: str) -> None:
+        """``scope`` says in messages which calls are compared, such as ``on the samples``."""
+        self._built, self._runtime, self._findings, self._scope = built, runtime, findings, scope
         self._outputs: dict[tuple[str, int], ComparedOutput] = {}
 
     def call(self, call: Call, expected: Sequence[Any], plain: Sequence[Any], at: str, *, fresh: bool) -> bool:
@@ -88,14 +95,49 @@ class Comparison:
     def judge(self) -> None:
         """Add the figures, broken outputs and missed limits of all compared outputs to the findings."""
         for output in self._outputs.values():
-            _judge(self._built, output, self._findings)
+            _judge(self._built, output, self._findings, self._scope)
 
     def _broken(self, text: str) -> bool:
         self._findings.broken.append(self._built.broken(text))
         return False
 
 
-def _judge(built: BuiltTarget, output: ComparedOutput, findings: Findings) -> None:
+def judge_elements(built: BuiltTarget, findings: Findings) -> None:
+    """Compare the equal elements of each output of integers or truth values with the limit, over all compared calls.
+
+    In a quantized target without ``min_agreement``, as many elements may differ as quantization changed.
+    """
+    limit = built.settings.min_agreement
+    for (method, position), compared in findings.elements.items():
+        found, changed = compared.found, compared.quantized.differing
+        allowed = allowed_elements(limit, found.elements, few=not built.effort.limits)
+        if limit is None and built.quantized:
+            allowed = changed
+        if found.differing <= allowed:
+            continue
+        if limit is not None:
+            why = f" agree, but min_agreement is {limit:.4g}"
+        elif built.quantized:
+            why = f" agree; quantization changed {changed:,}, and no more are allowed by default"
+        else:
+            why = f" agree; {compared.dtype} allows none by default"
+        text = f"output {position} of {method!r}: {found} ({found.share}{why}; first in {found.first})"
+        findings.broken.append(_disagreement(built, method, text))
+
+
+def _disagreement(built: BuiltTarget, method: str, text: str) -> Problem:
+    key = ("targets", built.target, "verify", "min_agreement")
+    change = "set `verify.min_agreement` to" if built.settings.min_agreement is None else "lower `min_agreement` to"
+    change += " the share of elements that must agree"
+    ops = built.index_ops.get(method, ())
+    if ops:
+        reason = f"the method computes an index ({', '.join(ops)}), and a tie or rounding may pick another one"
+        return Problem(text, key, f"{reason}: {change}")
+    usual = built.broken(text)
+    return Problem(text, usual.key, f"{usual.hint}; if rounding may change this output, {change}")
+
+
+def _judge(built: BuiltTarget, output: ComparedOutput, findings: Findings, scope: str) -> None:
     difference = output.against_reference
     snr = difference.snr_db
     float_snr = output.against_float.snr_db if built.quantized else snr
@@ -112,8 +154,12 @@ def _judge(built: BuiltTarget, output: ComparedOutput, findings: Findings) -> No
         snr_db=snr,
         float_snr_db=float_snr if built.quantized else None,
         **_steps(built, output),
+        **_counts(difference),
     )
     findings.add_output(figures)
+    if difference.whole:
+        findings.add_agreement(figures, difference.agreement, output.reference_against_float.agreement)
+        return
     if figures.steps is not None and figures.allowed_steps is not None and figures.steps > figures.allowed_steps:
         text = (
             f"{label} differs from the quantized model by {figures.steps} steps of {figures.step:.3g}, but at most "
@@ -135,7 +181,14 @@ def _judge(built: BuiltTarget, output: ComparedOutput, findings: Findings) -> No
             )
             findings.broken.append(built.broken(text))
     if built.effort.limits:
-        _judge_gates(built, label, output, float_snr, findings)
+        _judge_tolerance(built, label, output, findings, scope)
+        _judge_ratio(built, label, output, findings, scope)
+
+
+def _counts(difference: Difference) -> dict[str, int]:
+    """Return the counts of elements for an output of integers or truth values; an empty dict for other outputs."""
+    counts = difference.agreement
+    return {"elements": counts.elements, "differing": counts.differing} if counts.elements else {}
 
 
 def _steps(built: BuiltTarget, output: ComparedOutput) -> dict[str, Any]:
@@ -153,27 +206,41 @@ def _steps(built: BuiltTarget, output: ComparedOutput) -> dict[str, Any]:
     }
 
 
-def _judge_gates(
-    built: BuiltTarget, label: str, output: ComparedOutput, float_snr: float | None, findings: Findings
-) -> None:
+def _judge_tolerance(built: BuiltTarget, label: str, output: ComparedOutput, findings: Findings, scope: str) -> None:
     settings = built.settings
-    table = ("targets", built.target, "verify")
     if output.out_of_tolerance > 0:
         text = (
             f"{label} exceeds the config's tolerance (atol {settings.atol or 0:g}, rtol {settings.rtol or 0:g}) "
-            f"by {output.out_of_tolerance:.3g}"
+            f"by {output.out_of_tolerance:.3g} {scope}"
         )
         hint = (
             f"allow an absolute error of {output.against_reference.max_abs_error:.2g}, the largest of this output, "
             "because kernels round differently from eager PyTorch; or compute the output in a wider dtype"
         )
-        findings.missed.append(Problem(text, (*table, "rtol" if settings.atol is None else "atol"), hint))
-    if settings.min_snr_db is not None and float_snr is not None and float_snr < settings.min_snr_db:
-        text = f"{label} has {float_snr:.1f} dB against the float model, but min_snr_db is {settings.min_snr_db:g}"
-        scheme = built.project.config.targets[built.target].quantize
-        hint = (
-            "lower min_snr_db, because kernels round differently from eager PyTorch"
-            if scheme is None
-            else f"{more_accurate(built.project.config.quantize[scheme])}, or lower min_snr_db"
-        )
-        findings.missed.append(Problem(text, (*table, "min_snr_db"), hint))
+        key = "rtol" if settings.atol is None else "atol"
+        findings.missed.append(Problem(text, ("targets", built.target, "verify", key), hint))
+
+
+def _judge_ratio(built: BuiltTarget, label: str, output: ComparedOutput, findings: Findings, scope: str) -> None:
+    """Add a missed limit to the findings if the SNR against the float model is below ``min_snr_db``."""
+    limit, ratio = built.settings.min_snr_db, output.against_float.snr_db
+    if limit is None or ratio is None or ratio >= limit:
+        return
+    text = f"{label} has {ratio:.1f} dB against the float model {scope}, but min_snr_db is {limit:g}"
+    lowest = output.against_float.lowest
+    if output.calls > 1 and lowest is not None:
+        text += f" (worst: {lowest[1]} with {lowest[0]:.1f} dB)"
+    hint = "lower min_snr_db, because kernels round differently from eager PyTorch"
+    scheme = built.project.config.targets[built.target].quantize
+    if scheme is not None:
+        lowered, quantized = output.against_reference.snr_db, output.reference_against_float.snr_db
+        text += "; it equals" if lowered is None else f"; it has {lowered:.1f} dB against"
+        text += " the quantized model, "
+        if quantized is not None and quantized < limit:
+            text += "so quantization is the cause"
+            hint = f"{more_accurate(built.project.config.quantize[scheme])}, or lower min_snr_db"
+        else:
+            itself = "equals the float model" if quantized is None else f"has {quantized:.1f} dB"
+            text += f"which itself {itself}, so lowering is the cause"
+            hint = f"{built.broken(text).hint}, or lower min_snr_db"
+    findings.missed.append(Problem(text, ("targets", built.target, "verify", "min_snr_db"), hint))

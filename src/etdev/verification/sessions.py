@@ -36,7 +36,7 @@ def check_sessions(built: BuiltTarget, runtime: Runtime, findings: Findings) -> 
         return
     _run_all(built, runtime, findings, shared=False, note="")
     if len(built.reference.signatures) > 1 and not findings.broken:
-        _run_all(built, runtime, Findings(broken=findings.broken), shared=True, note=" with all methods in one memory")
+        _run_all(built, runtime, findings.separate(), shared=True, note=" with all methods in one memory")
 
 
 def check_calls_in_a_row(built: BuiltTarget, runtime: Runtime, findings: Findings) -> None:
@@ -71,7 +71,7 @@ def _run_row(
     """Make the calls, and compare their outputs. Return the number of calls whose outputs were compared."""
     built.load(runtime, shared=shared)
     judged = replace(built, effort=replace(built.effort, limits=False))
-    comparison = Comparison(judged, runtime, Findings(broken=findings.broken))
+    comparison = Comparison(judged, runtime, findings.separate(), f"in calls in a row{note}")
     reference = Session(built.project, built.user, built.reference)
     original = Session(built.project, built.user, built.float_model)
     made = 0
@@ -99,7 +99,7 @@ def _run_all(built: BuiltTarget, runtime: Runtime, findings: Findings, *, shared
     where = project.where(*key)
     function = built.user.get(entry, project.base(*key), where)
     built.load(runtime, shared=shared)
-    comparison = Comparison(built, runtime, findings)
+    comparison = Comparison(built, runtime, findings, f"in the sessions{note}")
     room = built.effort.session_calls
     sessions = read_sessions(built.user, function, entry, built.reference.signatures, where)
     for number, every in enumerate(sessions):

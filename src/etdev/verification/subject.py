@@ -26,6 +26,7 @@ from etdev.pipeline.stages.inputs import make_inputs, random_samples, samples_at
 from etdev.pipeline.stages.link.linking import LinkedProgram
 from etdev.program import Program
 from etdev.program.analysis.fixed_point import output_steps
+from etdev.program.analysis.index_ops import index_ops
 from etdev.program.analysis.inplace import DEFAULT, Donor
 from etdev.program.analysis.quantized_ends import quantized_ends
 from etdev.program.data_files.joined import names_in
@@ -117,6 +118,8 @@ class BuiltTarget:
 
     Contains only outputs that kernels compute in fixed point.
     """
+    index_ops: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Maps each method that computes an index to the names of these ops, such as ``argmax``."""
     count: Count = uncounted
     """Function that reports the progress of the metric's calls."""
     effort: Effort = Effort()
@@ -252,6 +255,7 @@ class Subject:
         if contents.program is not None:
             steps = output_steps(contents.program) if built.quantized else {}
             built = replace(built, ends=_wanted_ends(built, contents.program), steps=steps)
+            built = replace(built, index_ops=index_ops(contents.program))
         return cls(built.path, built.data, contents, stock, device_map, built)
 
     @property

@@ -51,15 +51,24 @@ class OutputError(Part):
     """Position of the output, from 0."""
     dtype: str
     max_abs_error: float
+    """Largest absolute error; 0 for integers and truth values, which are counted in :attr:`differing`."""
     allowed: float
     """Allowed absolute error in the worst sample: the sample in which the error minus the allowed error is largest."""
     snr_db: float | None
-    """Signal-to-noise ratio against the reference, in dB; None if all samples were equal to the reference."""
+    """Signal-to-noise ratio against the reference, in dB.
+
+    None if all samples were equal to the reference, and for integers and truth values.
+    """
     float_snr_db: float | None = None
     """SNR of a quantized target against the float model, in dB.
 
-    None if the target is not quantized, or if the outputs equal those of the float model.
+    None if the target is not quantized, or if the outputs equal those of the float model. Also None for integers and
+    truth values.
     """
+    elements: int | None = None
+    """Number of compared elements of an output of integers or truth values; None for other outputs."""
+    differing: int | None = None
+    """Number of these elements that differ from the reference."""
     step: float | None = None
     """Scale of the output's integers if kernels compute the output in fixed point; None otherwise."""
     steps: int | None = None

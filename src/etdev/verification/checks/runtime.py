@@ -19,7 +19,7 @@ from etdev.verification.answers import failed, passed
 from etdev.verification.check import Check, Need
 from etdev.verification.extremes import EXTREMES, Shapes, check_extremes, shapes_of
 from etdev.verification.output_findings import Findings, Problem
-from etdev.verification.outputs import Comparison
+from etdev.verification.outputs import Comparison, judge_elements
 from etdev.verification.sessions import check_calls_in_a_row, check_sessions
 from etdev.verification.subject import BuiltTarget, Subject
 
@@ -45,7 +45,8 @@ def compare_with_model(check: str, built: BuiltTarget, runtime: Runtime, note: s
     or largest sizes, also run the methods at these sizes, on random inputs. These random runs do not affect the
     figures, and the config's limits do not apply to them.
 
-    A crash, a wrong shape or dtype, or an error above the dtype's default tolerance means a broken file. An error
+    A crash, a wrong shape or dtype, an error above the dtype's default tolerance, or fewer equal elements of integers
+    than ``min_agreement`` means a broken file. An error
     that exceeds only the config's own ``atol``, ``rtol`` or ``min_snr_db`` is a missed limit.
 
     ``note`` is appended to the summary of a passed check, and ``more`` sets other fields of that result.
@@ -64,6 +65,7 @@ def compare_with_model(check: str, built: BuiltTarget, runtime: Runtime, note: s
             check_sessions(built, runtime, findings)
         if not findings.broken and findings.stateful:
             check_calls_in_a_row(built, runtime, findings)
+        judge_elements(built, findings)
     except ProgramFailureError as error:
         findings.broken.append(built.broken(f"the {check} failed: {error}"))
     problems, outputs = (*findings.broken, *findings.missed), tuple(findings.outputs)
@@ -115,7 +117,7 @@ def _lacking_end(built: BuiltTarget) -> str | None:
 
 
 def _check_method(built: BuiltTarget, runtime: Runtime, method: str, signature: Signature, findings: Findings) -> None:
-    comparison = Comparison(built, runtime, findings)
+    comparison = Comparison(built, runtime, findings, "on the samples")
     seen: set[Shapes] = set()
     for index, inputs in enumerate(built.samples(method)):
         if index == built.effort.samples:
@@ -163,11 +165,13 @@ def _summary(built: BuiltTarget, findings: Findings) -> str:
     if findings.in_a_row:
         ran += f", then {_count(findings.in_a_row, 'call')} in a row"
     parts = [f"{ran}, max abs error {worst:.2g}"]
-    parts.append(f"SNR {min(ratios):.1f} dB" if ratios else "equal")
+    equal = "floats equal" if any(item.found.differing for item in findings.elements.values()) else "equal"
+    parts.append(f"SNR {min(ratios):.1f} dB" if ratios else equal)
     if built.quantized:
         to_float = [output.float_snr_db for output in findings.outputs if output.float_snr_db is not None]
         parts[-1] += f" against the quantized model, {min(to_float):.1f} dB against float" if to_float else ""
     parts.extend(_in_steps(findings.outputs))
+    parts.extend(_in_elements(findings))
     if ends and built.quantized:
         parts.append(f"at the {ends} sizes, only shapes and dtypes are compared")
     if findings.untried:
@@ -192,6 +196,14 @@ def _in_steps(outputs: Sequence[OutputError]) -> Iterator[str]:
             f"output {worst.output} differs from the quantized model by at most {_count(worst.steps or 0, 'step')} of "
             f"{worst.step:.3g} ({worst.allowed_steps} allowed, because kernels scale in fixed point)"
         )
+
+
+def _in_elements(findings: Findings) -> Iterator[str]:
+    """Yield a text about each output of integers or truth values that does not equal the reference."""
+    for (method, position), compared in findings.elements.items():
+        found = compared.found
+        if found.differing:
+            yield f"output {position} of {method!r}: {found} ({found.share} agree)"
 
 
 def _count(number: int, noun: str) -> str:
