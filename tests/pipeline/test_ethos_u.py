@@ -16,10 +16,11 @@ from etdev import backends
 from etdev.errors import ConfigError, LowerError, MissingRequirementError
 from etdev.inspection.report.document import file_document
 from etdev.pipeline.results.result import BuildResult, CheckResult, TargetResult
+from etdev.program import Blob, parse, read
 from etdev.program import model as m
-from etdev.program import read
 from etdev.program.sidecar import read_sidecar
 from etdev.verification.compare import Difference
+from etdev.verification.tosa.rounding import roundings
 from support.projects import write_project
 from support.small_models import MODELS, config_of
 
@@ -183,6 +184,13 @@ def _edit_sidecar(folder: Path, change: Callable[[dict[str, Any]], None]) -> Non
     path.write_text(json.dumps(content))
 
 
+def test_roundings_of_a_delegate_are_counted(small: Path) -> None:
+    """Each layer rounds once to int8 on the way to the output."""
+    (record,) = read_sidecar(small / "build" / "mcu" / "small.object.json").delegates.values()
+    (count,) = roundings(parse(Blob(record.reference)))
+    assert 1 < count < 8
+
+
 def test_a_graph_that_is_not_the_delegates_is_found(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Vela would make other bytes from it, and it computes something else."""
     from etdev.program.sidecar import records
@@ -198,7 +206,7 @@ def test_a_graph_that_is_not_the_delegates_is_found(small: Path, monkeypatch: py
     finally:
         place.write_bytes(before)
     assert result.status == "failed"
-    assert any("steps from the quantized model" in problem for problem in result.problems)
+    assert any("differs from the quantized model in" in problem for problem in result.problems)
     assert any("Vela compiles the TOSA graph to other bytes" in problem for problem in result.problems)
 
 
@@ -225,7 +233,7 @@ def test_a_wrong_graph_is_found_though_vela_compiled_it(tmp_path: Path, monkeypa
     assert target.status == "rejected"
     assert answer.status == "failed"
     assert not any("Vela compiles the TOSA graph to other bytes" in problem for problem in answer.problems)
-    assert any("steps from the quantized model" in problem for problem in answer.problems)
+    assert any("differs from the quantized model in" in problem for problem in answer.problems)
 
 
 def test_without_the_object_program_the_check_says_so(small: Path) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
 
 from etdev import tosa_tools
 from etdev.backends.ethos_u import DELEGATE_ID, vela
@@ -19,7 +19,7 @@ from etdev.execution.float_ends import quantized_inputs
 from etdev.execution.runtimes import open_replay
 from etdev.pipeline.project.backend_options import backend_options
 from etdev.pipeline.results.result import NO_ETHOS_U, CheckResult
-from etdev.program import Program
+from etdev.program import Blob, Program, parse
 from etdev.program.model import BackendDelegate
 from etdev.program.sidecar.records import DelegateRecord
 from etdev.runtime.stock import ProgramFailureError
@@ -28,15 +28,12 @@ from etdev.verification.check import Check, Need
 from etdev.verification.subject import BuiltTarget, Subject
 from etdev.verification.tosa.calls import Call, ModelFailureError, recording_executor, run_model
 from etdev.verification.tosa.own_ops import digest_of
-
-if TYPE_CHECKING:
-    import numpy as np
+from etdev.verification.tosa.rounding import compare_calls, roundings
 
 _SAMPLES = 8
 """Maximum number of samples for each method; the reference model is slow."""
-_STEPPED = ("int8", "int16")
-"""Dtypes of quantized values, which may differ by one step. Values of other dtypes must be equal."""
-_HINT = "build the target again; if the check fails again, leave the op at fault to another partitioner"
+_HINT = "leave the op at fault to another partitioner"
+_AGAIN = "build the target again, because the file and the graph are not of one build"
 
 
 class TosaCheck(Check):
@@ -60,15 +57,18 @@ class TosaCheck(Check):
             return not_run(self.name, lacking, hint=tosa_tools.remedy())
         try:
             calls, samples = _recorded(subject)
-            problems, worst = _compared(calls, run_model(calls, built.records))
+            digests = {call.digest for call in calls}
+            counts = {digest: roundings(parse(Blob(built.records[digest].reference))) for digest in digests}
+            problems, worst = compare_calls(calls, run_model(calls, built.records), counts)
             compiled = _compiled_again(built, program)
         except MissingRequirementError as error:
             return not_run(self.name, error.message, hint=error.hint)
         except (ModelFailureError, ProgramFailureError) as error:
             return failed(self.name, (str(error),), where=built.place("partitioners"), hint=_HINT)
-        problems += compiled if isinstance(compiled, list) else []
-        if problems:
-            return failed(self.name, problems, **built.remedy(built.place("partitioners"), _HINT))
+        other = compiled if isinstance(compiled, list) else []
+        if problems or other:
+            hint = _AGAIN if other else _HINT
+            return failed(self.name, [*problems, *other], **built.remedy(built.place("partitioners"), hint))
         return passed(self.name, _summary(built, calls, samples, worst, compiled))
 
 
@@ -98,48 +98,12 @@ def _recorded(subject: Subject) -> tuple[list[Call], int]:
     with open_replay(subject.device_map, built.inplace, others=own) as replay:
         replay.load(subject.program)
         for method in built.reference.signatures:
-            for sample in islice(built.samples(method), _SAMPLES):
+            for index, sample in enumerate(islice(built.samples(method), _SAMPLES)):
+                before = len(calls)
                 replay.call(method, quantized_inputs(built.ends, method, sample), fresh=True)
+                calls[before:] = [replace(call, at=f"sample {index} of {method!r}") for call in calls[before:]]
                 samples += 1
     return calls, samples
-
-
-def _compared(
-    calls: Sequence[Call], answers: Sequence[tuple[np.ndarray[Any, Any], ...] | str]
-) -> tuple[list[str], int]:
-    """Return the problems, at most one for each delegate, and the largest difference in quantization steps."""
-    problems: dict[str, str] = {}
-    worst = 0
-    for call, answer in zip(calls, answers, strict=True):
-        name = f"the TOSA graph of delegate {call.digest[:12]}…"
-        if isinstance(answer, str):
-            problems.setdefault(call.digest, f"the TOSA reference model refuses {name}: {answer}")
-            continue
-        if len(answer) != len(call.expected):
-            text = f"{name} has {len(answer)} outputs, but the delegate has {len(call.expected)}"
-            problems.setdefault(call.digest, text)
-        for index, (found, expected) in enumerate(zip(answer, call.expected, strict=False)):
-            steps = _steps(found, expected)
-            if isinstance(steps, str) or steps > (1 if str(expected.dtype) in _STEPPED else 0):
-                text = steps if isinstance(steps, str) else f"differs by {steps:,} steps from the quantized model"
-                problems.setdefault(call.digest, f"output {index} of {name} {text}")
-            else:
-                worst = max(worst, steps)
-    return list(problems.values()), worst
-
-
-def _steps(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> int | str:
-    """Return the largest difference between two arrays of integers.
-
-    If the dtypes or shapes differ, return a description of them instead.
-    """
-    import numpy as np
-
-    if found.dtype != expected.dtype or found.shape != expected.shape:
-        return f"is {found.dtype} {list(found.shape)} instead of {expected.dtype} {list(expected.shape)}"
-    if not found.size:
-        return 0
-    return int(np.abs(found.astype(np.int64) - expected.astype(np.int64)).max())
 
 
 def _compiled_again(built: BuiltTarget, program: Program) -> list[str] | str:

@@ -36,6 +36,8 @@ class Call:
     inputs: tuple[np.ndarray[Any, Any], ...]
     expected: tuple[np.ndarray[Any, Any], ...]
     """Outputs of the quantized model for ``inputs``."""
+    at: str = ""
+    """Description of the program's sample, such as ``sample 3 of 'forward'``."""
 
 
 class ModelFailureError(Exception):
