@@ -85,6 +85,15 @@ def test_which_program(run: Run) -> None:
     assert "the target 'one' was not built" in run("runner", "project", "one")[2]
 
 
+def test_a_target_after_one_that_is_not_built(run: Run, no_tools: None) -> None:
+    write_project(Path(), f"{LINEAR_CONFIG}[targets.one]\n[targets.two]\n", model=LINEAR)
+    place = Path("build", "two", "tiny.pte")
+    place.parent.mkdir(parents=True)
+    write(chain(2), place)
+    code, _, err = run("runner", "project", "two")
+    assert (code, "no CMake of version 3.28 or later was found" in err) == (3, True), err
+
+
 @pytest.mark.integration
 def test_a_file(run: Run) -> None:
     native_host()

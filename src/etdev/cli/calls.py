@@ -101,6 +101,8 @@ class NamedProgram(NamedTuple):
     """Data files of the program."""
     project: Project | None
     """Project of the target; None if the user selected a file."""
+    target: str | None
+    """Name of the target; None if the user selected a file."""
 
 
 def named_program(
@@ -155,7 +157,7 @@ def find_program(
     from etdev.pipeline.project.places import data_places
 
     _note_differences(project, name)
-    return NamedProgram(_shown(built), given or data_places(project, name), project)
+    return NamedProgram(_shown(built), given or data_places(project, name), project, name)
 
 
 def _note_differences(project: Project, target: str) -> None:
@@ -179,7 +181,7 @@ def _note_differences(project: Project, target: str) -> None:
 def _named_file(path: Path, given: tuple[Path, ...]) -> NamedProgram:
     from etdev.inspection.provenance import known_data
 
-    return NamedProgram(path, given or known_data(path), None)
+    return NamedProgram(path, given or known_data(path), None, None)
 
 
 def _one_target(name: str, targets: Collection[str]) -> str:

@@ -28,7 +28,7 @@ def report(
     torch nor executorch, and runs no code of the file. Formats of --output: html.
     """
     outputs = parse_outputs(output, allowed=("html",))
-    file, known, project = named_program(program, target, config, data)
+    file, known, project, _ = named_program(program, target, config, data)
     given = known if project is None else data or ()  # The report of a target names its data files.
     from etdev.inspection.report import file_page, files_read, page_place
 

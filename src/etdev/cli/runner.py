@@ -67,10 +67,9 @@ def _only_target(config: Path | None, data: Sequence[Path] | None) -> NamedProgr
 
 def _alignment(named: NamedProgram) -> int | None:
     """Return the alignment that the config sets for a target; None for a file."""
-    if named.project is None:
+    if named.project is None or named.target is None:
         return None
-    target = next(name for name in named.project.config.targets if named.project.artifact(name).samefile(named.file))
-    return named.project.config.targets[target].memory.alignment
+    return named.project.config.targets[named.target].memory.alignment
 
 
 def _say(folder: Path, made: Project, *, quiet: bool) -> None:
