@@ -16,6 +16,21 @@ CASES = {
         MINIMAL + 'quantise = "int8"\n',
         "etdev.toml:7:1: unknown key `targets.cpu.quantise`\n  help: did you mean `quantize`?\n",
     ),
+    "misspelled key that is set": (
+        MINIMAL + 'quantize = "int8"\nquantise = "int8"\n[quantize.int8]\nscheme = "8da4w"\n',
+        "etdev.toml:8:1: unknown key `targets.cpu.quantise`\n  help: did you mean `quantize`, which is set already?\n",
+    ),
+    "misspelled key as similar to one that is not set": (
+        MINIMAL + 'verify.accuracy = { fn = "a:b", min = 1, mx = 2 }\n',
+        "etdev.toml:7:42: unknown key `targets.cpu.verify.accuracy.mx`\n  help: did you mean `max`?\n",
+    ),
+    "scheme that is not there": (
+        MINIMAL + 'quantize = "int4"\n',
+        (
+            'etdev.toml:7:12: `targets.cpu.quantize` is "int4", but there is no `quantize.int4`\n'
+            "  help: add a table `quantize.int4`\n"
+        ),
+    ),
     "key of another table": (
         MINIMAL + "atol = 0.1\n",
         "etdev.toml:7:1: unknown key `targets.cpu.atol`\n  help: `atol` is a key of `targets.cpu.verify`\n",

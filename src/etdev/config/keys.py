@@ -6,7 +6,7 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 KeyPath = tuple[str | int, ...]
 """Path of a value, such as ``("targets", "cpu", "partitioners", 0, "backend")``."""
@@ -74,6 +74,24 @@ def nearest(name: str, valid: Iterable[str]) -> str | None:
     by_fold = {folded(candidate): candidate for candidate in candidates}
     close = difflib.get_close_matches(folded(name), by_fold, n=1, cutoff=0.6)
     return by_fold[close[0]] if close else None
+
+
+def nearest_unset(name: str, valid: Iterable[str], present: Collection[str]) -> str | None:
+    """Return the valid key that the user probably meant in a table that has the keys ``present``.
+
+    Of two keys that are equally similar, return the one that is not set.
+    """
+    candidates = list(valid)
+    best = nearest(name, candidates)
+    other = nearest(name, [key for key in candidates if key not in present])
+    if best is None or other is None or best not in present:
+        return best
+    return other if _similarity(name, other) >= _similarity(name, best) else best
+
+
+def _similarity(name: str, key: str) -> float:
+    """Return the ratio by which :func:`nearest` compares two names."""
+    return difflib.SequenceMatcher(None, folded(key), folded(name)).ratio()
 
 
 def suggest(

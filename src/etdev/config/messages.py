@@ -25,7 +25,7 @@ from etdev.config.describe.grammar import (
 )
 from etdev.config.describe.notation import Example, example, kind, literal, short
 from etdev.config.issues import MISSING_KEY, UNKNOWN_KEY, WRONG_NAME, WRONG_TYPE, WRONG_VALUE, Issue
-from etdev.config.keys import KeyPath, format_key, nearest
+from etdev.config.keys import KeyPath, format_key, nearest, nearest_unset
 from etdev.config.layers import lookup, paths_of
 
 _MISSING = object()
@@ -220,7 +220,7 @@ def _unknown_hint(item: _Found, root: TableOf, prefix: KeyPath) -> str:
     if known := _NOT_PINNED.get(item.path[-3:]):
         return known
     if meant := _meant(item):
-        return f"did you mean `{meant}`?"
+        return f"did you mean `{meant}`{', which is set already' if meant in item.table else ''}?"
     if home := _home(name, item.path, root):
         return f"`{name}` is a key of `{format_key((*prefix, *home))}`"
     return f"the keys are: {', '.join(valid)}" if valid else "this table has no keys"
@@ -245,9 +245,7 @@ def _home(name: str, path: KeyPath, root: TableOf) -> KeyPath | None:
 
 
 def _meant(item: _Found) -> str | None:
-    valid = key_names(item.node)
-    name = str(item.path[-1])
-    return nearest(name, [key for key in valid if key not in item.table]) or nearest(name, valid)
+    return nearest_unset(str(item.path[-1]), key_names(item.node), item.table)
 
 
 def _without_misspelled(issues: dict[KeyPath, Issue], found: Iterable[_Found], prefix: KeyPath) -> list[Issue]:

@@ -20,7 +20,7 @@ def check_quantization(config: Raw) -> Iterator[Issue]:
         wanted = target["quantize"]
         if isinstance(wanted.value, str) and wanted.value not in schemes and config.is_settled("quantize"):
             text = f"is {short(wanted.value)}, but there is no `{schemes[wanted.value]}`"
-            known = listed("schemes", schemes.table, "add a table `quantize.X`")
+            known = listed("schemes", schemes.table, f"add a table `{schemes[wanted.value]}`")
             yield wanted.issue(text, REFERENCE, suggest(wanted.value, schemes.table, known, literal))
         elif isinstance(wanted.value, str):
             yield from _check_processor(target, schemes[wanted.value])
