@@ -51,6 +51,11 @@ def test_banks_in_order(tmp_path: Path) -> None:
         (MINIMAL + FAST + 'memory.pin.inputs = "fats"\n', "8:21", "is 'fats', which is not a bank"),
         (MINIMAL + FAST + 'memory.pin.state = { a = "sram" }\n', "8:26", "is 'sram', which is not a bank"),
         (
+            MINIMAL + FAST + 'memory.pin.inputs = { y = "slow" }\n',
+            "8:27",
+            "`targets.cpu.memory.pin.inputs.y`: no method has such an input",
+        ),
+        (
             MINIMAL + FAST + 'budget.memory = { fats = "1KiB" }\n',
             "8:26",
             (
@@ -80,6 +85,35 @@ def test_a_lower_alignment_of_all_tensors_allows_that_of_a_bank(tmp_path: Path) 
 def test_the_remedy_for_a_pin_names_the_nearest_bank(tmp_path: Path) -> None:
     (found,) = problems(tmp_path, MINIMAL + FAST + 'memory.pin.inputs = "fats"\n')
     assert "fast" in str(found.hint)
+
+
+def test_a_pin_of_an_input_names_the_inputs(tmp_path: Path) -> None:
+    text = MINIMAL.replace('"x"', '"image"') + FAST
+    (found,) = problems(tmp_path, text + 'memory.pin.inputs = { img = "slow" }\n')
+    assert found.hint == "did you mean `image`?"
+    (found,) = problems(tmp_path, text + 'memory.pin.inputs = { y = "slow" }\n')
+    assert found.hint == "inputs here: image"
+
+
+def test_inputs_of_a_saved_program_need_not_be_declared(tmp_path: Path) -> None:
+    saved = (
+        'version = 1\n[model]\npt2 = "m.pt2"\ntrust = true\n[targets.cpu]\n'
+        + FAST
+        + 'memory.pin.inputs = { y = "slow" }\n'
+    )
+    assert problems(tmp_path, saved) == ()
+
+
+@pytest.mark.parametrize(
+    ("banks", "hint"),
+    [
+        (FAST, "banks here: fast, slow"),
+        ("", "add `memory.banks`, or limit the host's memory: `cpu`"),
+    ],
+)
+def test_a_limit_of_an_unknown_bank_has_a_remedy(banks: str, hint: str, tmp_path: Path) -> None:
+    (found,) = problems(tmp_path, MINIMAL + banks + 'budget.memory = { weights = "1KiB" }\n')
+    assert found.hint == hint
 
 
 def test_limits_of_banks_and_devices(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ def check_banks(config: Raw) -> Iterator[Issue]:
             yield from _check_ids(banks)
             yield from _check_alignments(banks, memory["alignment"])
             yield from _check_pins(memory["pin"], [bank["name"].value for bank in banks])
+            yield from _check_pinned_inputs(config, memory["pin"]["inputs"])
         elif memory["pin"].table and memory.lacks("banks"):
             text = "needs memory banks, but there is no `memory.banks`"
             yield memory["pin"].issue(text, CONFLICT, "add `memory.banks`, or remove the pins")
@@ -79,3 +80,17 @@ def _check_pins(pin: Raw, names: list[object]) -> Iterator[Issue]:
             if isinstance(item.value, str) and item.value not in known:
                 hint = suggest(item.value, known, listed("banks", known))
                 yield item.issue(f"is {literal(item.value)}, which is not a bank", REFERENCE, hint)
+
+
+def _check_pinned_inputs(config: Raw, pins: Raw) -> Iterator[Issue]:
+    """Report each pin of an input that no method declares."""
+    declared = [method["inputs"] for method in config["methods"].tables]
+    names = [tensor["name"].value for inputs in declared for tensor in inputs.elements]
+    is_known = declared and all(isinstance(inputs.value, list) for inputs in declared)
+    if not is_known or not config.is_settled("methods") or not all(isinstance(name, str) for name in names):
+        return
+    known = list(dict.fromkeys(names))
+    for name in pins.table:
+        if name not in known:
+            hint = suggest(name, known, listed("inputs", known, "remove it: the methods take no inputs"))
+            yield pins[name].issue(": no method has such an input", REFERENCE, hint)

@@ -54,10 +54,11 @@ def _check_memory_names(limits: Raw, target: Raw) -> Iterator[Issue]:
     if not all(isinstance(name, str) for name in names):
         return
     banks = f"a bank of this target ({', '.join(map(literal, names))})" if names else "a bank (the target has no banks)"
+    otherwise = listed("banks", [*map(str, names)], "add `memory.banks`, or limit the host's memory: `cpu`")
     for name in limits.table:
         if re.fullmatch(BANK_NAME, name) and name not in names and not _is_device(name):
             text = f"is a limit of {literal(name)}, which is neither a device ({valid_names()}) nor {banks}"
-            yield limits[name].issue(text, REFERENCE, suggest(name, [*map(str, names), "cpu"]))
+            yield limits[name].issue(text, REFERENCE, suggest(name, [*map(str, names), "cpu"], otherwise))
 
 
 def _is_device(name: str) -> bool:
