@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,29 @@ def test_times_have_a_unit_that_fits(run: Run, monkeypatch: pytest.MonkeyPatch) 
     _, out, _ = run("counter.pte", *X, "--repeat", "3")
 
     assert out.endswith("  time       2.51 s for the first call; 2.00 ms for later calls (median of 2)\n")
+
+
+@pytest.mark.parametrize(
+    ("scalar_type", "shown", "values"),
+    [(m.ScalarType.LONG, "3, -5, 7", [3, -5, 7]), (m.ScalarType.BOOL, "true, false, true", [True, False, True])],
+)
+def test_the_values_of_a_few_integers(
+    run: Run, scalar_type: m.ScalarType, shown: str, values: list[int | bool]
+) -> None:
+    write(program(method([replace(tensor(3, at=0), scalar_type=scalar_type)], [], outputs=(0,))), Path("same.pte"))
+    given = ("--input", json.dumps(values))
+    code, out, _ = run("same.pte", *given)
+
+    assert (code, f"[3]  values {shown}  sha256 " in out) == (0, True), out
+    (output,), *_ = answers(run("same.pte", *given, "--output", "json")[1])
+    assert (output["values"], output["largest"]) == (values, max(values))
+
+
+def test_many_integers_are_figures(run: Run) -> None:
+    numbers = replace(tensor(17, at=0), scalar_type=m.ScalarType.LONG)
+    write(program(method([numbers], [], outputs=(0,))), Path("same.pte"))
+    code, out, _ = run("same.pte", "--input", json.dumps([*range(17)]))
+    assert (code, "int64 [17]  min 0, max 16, mean 8" in out) == (0, True)
 
 
 def test_outputs_are_written_and_told_apart(run: Run) -> None:
@@ -202,7 +226,7 @@ def test_tensors_that_the_caller_owns_on_a_device_are_brought_there_and_back(run
         (
             ["scaled.pte", "--input", "0=long.npy"],
             2,
-            ("input 0 is float32 [4], but the value is float32 [5]: axis 0 is 5"),
+            ("input 0 is float32 [4], but the value is float32 [5]: axis 0 is 5, not 4"),
         ),
         (["bound.pte", "--input", "0=long.npy"], 2, "input 0 is float32 [4] at most, but the value is float32 [5]"),
         (

@@ -110,7 +110,7 @@ def test_samples_are_measured(run: Run, capfd: pytest.CaptureFixture[str]) -> No
             2,
             (
                 "sample 1 of 'data:long' does not match this file: input 0 is float32 [4], but the value "
-                "is float32 [5]\nhelp: "
+                "is float32 [5]: axis 0 is 5, not 4\nhelp: "
             ),
         ),
         ('samples = "data:long"', 4, 4, "sample 1: input 'x' has the shape [5], but is declared as [n]"),
@@ -146,7 +146,7 @@ def test_a_lone_input_needs_no_name(run: Run, name: str) -> None:
     [
         ("nowhere.npy", "cannot read input 0: nowhere.npy: No such file"),
         ("model.pt", "input 0: etdev does not read files like 'model.pt', because they may run code"),
-        ("3", "input 0: 3 is not in a format that etdev can read"),
+        ("3", "input 0 is float32 [4], but the value is one number"),
         ("y=x.npy", "method 'forward' has no input 'y'"),
     ],
 )

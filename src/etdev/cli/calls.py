@@ -50,12 +50,13 @@ InputsOption = Annotated[
     list[str] | None,
     typer.Option(
         "--input",
-        metavar="[NAME=]FILE",
+        metavar="[NAME=]VALUE",
         help="An input, by name or position (not needed for a single input): a .npy, .npz, .safetensors, .txt or "
-        ".csv file, or a number if the input is a number. A .npz or .safetensors file without a name sets "
-        "all inputs that it contains, by name. Repeatable: if an input is repeated, the next call begins, "
-        "on the same state. An array with an additional first axis, or with a multiple of the rows, is a "
-        "data set: each piece is a call. Floats for a quantized input are quantized.",
+        ".csv file, a number for an input with one element, or a list with the shape of the input, such as "
+        "[[3, 5, 7]]. A .npz or .safetensors file without a name sets all inputs that it contains, by name. "
+        "Repeatable: if an input is repeated, the next call begins, on the same state. An array with an additional "
+        "first axis, or with a multiple of the rows, is a data set: each piece is a call. Floats for a quantized "
+        "input are quantized.",
         show_default=False,
     ),
 ]

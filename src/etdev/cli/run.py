@@ -189,6 +189,8 @@ def _row(item: OutputResult) -> tuple[str, ...]:
 def _figures(item: OutputResult) -> str:
     if item.smallest is None and not item.strange:
         return "no elements"
+    if item.values is not None:
+        return f"values {', '.join(str(value).lower() for value in item.values)}"
     if item.smallest is None:
         return "NaN or infinite" if item.strange == 1 else f"all {count(item.strange, 'element')} NaN or infinite"
     mean = "" if item.mean is None else f", mean {item.mean:.6g}"

@@ -42,7 +42,10 @@ def read_arrays(path: Path, label: str = "") -> Arrays:
     what = f"{label}: {path}" if label else str(path)
     form = _FORMATS.get(path.suffix.lower())
     if form is None:
-        raise UsageError(f"{what} is not in a format that etdev can read", where=WHERE, hint=f"use {FORMATS}")
+        otherwise = ", or write a number, or a list such as [3, 5, 7]" if label else ""
+        raise UsageError(
+            f"{what} is not in a format that etdev can read", where=WHERE, hint=f"use {FORMATS}{otherwise}"
+        )
     try:
         with open_file(path) as file:
             start = file.read(8)

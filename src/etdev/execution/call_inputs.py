@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from etdev.config.keys import nearest
 from etdev.errors import UsageError
 from etdev.execution.arrays import FORMATS, NAMED, WHERE, read_arrays
+from etdev.execution.fit import misfit, size_hint, wanted, wrong_axes
 from etdev.execution.float_ends import quantize
+from etdev.execution.literals import literal_tensor, literal_value
 from etdev.files import describe_os_error, read_file
-from etdev.inspection.naming import dtype_name
 from etdev.pipeline.results.report import find_report, report_beside
 from etdev.program import model as m
 from etdev.program.analysis.quantized_ends import QuantizedEnd
@@ -27,7 +28,7 @@ _TEXT = frozenset({".txt", ".csv"})
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """One ``--input`` option of the form ``NAME=FILE`` or ``NAME=NUMBER``."""
+    """One ``--input`` option of the form ``NAME=FILE``, ``NAME=NUMBER`` or ``NAME=LIST``."""
 
     label: str
     """Label of the input in messages."""
@@ -71,9 +72,9 @@ def read_calls(
 ) -> Calls:
     """Return the inputs of each call, in the order of the method's inputs.
 
-    Each of ``texts`` is ``NAME=FILE``, ``NAME=NUMBER`` (for an input that is not a tensor), or a file of several
-    arrays. ``NAME`` may be a position, and may be omitted if the method has one input. A text for an input that already
-    has a value starts the next call.
+    Each of ``texts`` is ``NAME=FILE``, ``NAME=NUMBER`` (for an input with one element), ``NAME=LIST``, or a file of
+    several arrays. ``NAME`` may be a position, and may be omitted if the method has one input. A text for an input that
+    already has a value starts the next call.
 
     An array with more rows than the input is a data set. It is split into pieces, one for each call. Inputs that are
     not data sets are the same in all of these calls.
@@ -153,15 +154,8 @@ def _called(names: Sequence[str], position: int) -> str:
 def describe_inputs(plan: m.ExecutionPlan, names: Sequence[str]) -> str:
     """Describe a method's inputs, such as ``image: float32 [32, 1, 8, 8] at most, n: int``."""
     called = [f"input {name}" if name == str(position) else name for position, name in enumerate(names)]
-    parts = [f"{name}: {_wanted(plan.values[index])}" for name, index in zip(called, plan.inputs, strict=True)]
+    parts = [f"{name}: {wanted(plan.values[index])}" for name, index in zip(called, plan.inputs, strict=True)]
     return ", ".join(parts) or "nothing"
-
-
-def _wanted(value: m.Value) -> str:
-    if not isinstance(value, m.Tensor):
-        return type(value).__name__.lower()
-    text = f"{dtype_name(value.scalar_type)} {list(value.sizes)}"
-    return text if value.shape_dynamism is m.TensorShapeDynamism.STATIC else f"{text} at most"
 
 
 def _read(
@@ -243,6 +237,9 @@ def _value(declared: m.Value, given: _Given, end: QuantizedEnd | None) -> Any:
 
 
 def _tensor(declared: m.Tensor, given: _Given) -> torch.Tensor:
+    value = literal_value(given.text)
+    if value is not None:
+        return literal_tensor(declared, value, given.label)
     path = Path(given.text)
     suffix = path.suffix.lower()
     if suffix in _TEXT:
@@ -288,7 +285,7 @@ def _numbers(declared: m.Tensor, path: Path, label: str) -> torch.Tensor:
         return torch.tensor(numbers, dtype=torch_dtype(declared.scalar_type)).reshape(declared.sizes)
     except (RuntimeError, OverflowError):
         raise UsageError(
-            f"{label} is {_wanted(declared)}, but {path} contains {len(numbers)} number{'s' * (len(numbers) != 1)}",
+            f"{label} is {wanted(declared)}, but {path} contains {len(numbers)} number{'s' * (len(numbers) != 1)}",
             where=WHERE,
             hint="to pass sizes below the maximum, use a .npy file, which contains the shape",
         ) from None
@@ -296,17 +293,6 @@ def _numbers(declared: m.Tensor, path: Path, label: str) -> torch.Tensor:
 
 _FLOATS = frozenset({"HALF", "FLOAT", "DOUBLE", "BFLOAT16"})
 _EXAMPLES = {"int": "3", "double": "0.5", "bool": "true"}
-
-
-def misfit(declared: m.Value, value: torch.Tensor, called: str) -> str | None:
-    """Return the reason why a value does not match an input's declaration in the program; None if it matches."""
-    if not isinstance(declared, m.Tensor):
-        return f"{called} is a single {type(declared).__name__.lower()}, not a tensor"
-    is_kind = value.dtype == torch_dtype(declared.scalar_type) and value.dim() == len(declared.sizes)
-    if is_kind and _wrong_axis(declared, value.shape) is None:
-        return None
-    found = f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
-    return f"{called} is {_wanted(declared)}, but the value is {found}"
 
 
 def _checked(declared: m.Value, tensor: torch.Tensor, called: str) -> torch.Tensor | DataSet:
@@ -319,35 +305,14 @@ def _checked(declared: m.Value, tensor: torch.Tensor, called: str) -> torch.Tens
         raise UsageError(problem, where=WHERE, hint="write `NAME=VALUE`")
     axes = len(declared.sizes)
     if tensor.dtype != torch_dtype(declared.scalar_type) or tensor.dim() not in (axes, axes + 1):
-        hint = "convert the array to this type and shape; etdev converts only float32 arrays for quantized inputs"
+        hint = f"convert the array to {wanted(declared)}; etdev converts only float32 arrays for quantized inputs"
         raise UsageError(problem, where=WHERE, hint=hint)
-    wrong = _wrong_axis(declared, tensor.shape)
-    if tensor.dim() > axes and _wrong_axis(declared, tensor.shape[1:]) is None:
-        return DataSet(tensor.unbind(), "axis")
+    if tensor.dim() > axes:
+        if not wrong_axes(declared, tensor.shape[1:]):
+            return DataSet(tensor.unbind(), "axis")
+        hint = f"pass an array of {wanted(declared)}, or a data set of such arrays along an additional first axis"
+        raise UsageError(problem, where=WHERE, hint=hint)
     rows = declared.sizes[0] if axes > 1 and declared.shape_dynamism is m.TensorShapeDynamism.STATIC else 0
-    if tensor.dim() == axes and wrong == 0 and rows and tensor.shape[0] % rows == 0:
+    if wrong_axes(declared, tensor.shape) == [0] and rows and tensor.shape[0] % rows == 0:
         return DataSet(torch.split(tensor, rows), "rows")
-    if wrong is None or tensor.dim() > axes:
-        raise UsageError(
-            problem, where=WHERE, hint="pass a data set with an additional first axis, or with a multiple of the rows"
-        )
-    raise UsageError(
-        f"{problem}: axis {wrong} is {tensor.shape[wrong]}", where=WHERE, hint="pass an array of that size"
-    )
-
-
-def _wrong_axis(declared: m.Tensor, sizes: Sequence[int]) -> int | None:
-    """Return the index of the last axis whose size the program does not allow; None if all sizes are allowed.
-
-    The result 0 means that only the first axis is wrong, or that the number of axes is wrong.
-    """
-    fixed = declared.shape_dynamism is m.TensorShapeDynamism.STATIC
-    bounded = declared.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_BOUND
-    if len(sizes) != len(declared.sizes):
-        return 0
-    wrong = [
-        axis
-        for axis, (size, most) in enumerate(zip(sizes, declared.sizes, strict=True))
-        if (fixed and size != most) or (bounded and size > most)
-    ]
-    return wrong[-1] if wrong else None
+    raise UsageError(problem, where=WHERE, hint=size_hint(declared, tensor.shape))

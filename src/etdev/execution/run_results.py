@@ -18,6 +18,8 @@ from etdev.runtime.errors import RunError
 if TYPE_CHECKING:
     import torch
 
+_MAX_VALUES = 16
+"""Maximum number of elements of a tensor whose elements are part of the result."""
 RuntimeName = Literal["stock", "replay", "native"]
 
 
@@ -40,6 +42,8 @@ class OutputResult(Part):
     """Smallest finite element of the tensor; None if the output has no finite elements."""
     largest: float | None = None
     mean: float | None = None
+    values: tuple[bool | int, ...] | None = None
+    """Elements of a tensor of integers or booleans with at most 16 elements, in logical order; otherwise None."""
     strange: int = 0
     """Number of NaN or infinite elements. ``smallest``, ``largest`` and ``mean`` do not include them."""
     digest: str
@@ -126,9 +130,16 @@ def describe_output(
         smallest=figures[0],
         largest=figures[1],
         mean=figures[2] if figures[2] is None or math.isfinite(figures[2]) else None,
+        values=_few_values(dense),
         strange=numbers.numel() - usual.numel(),
         digest=_digest(dense.reshape(-1).view(torch.uint8).numpy().data if dense.numel() else b""),
     )
+
+
+def _few_values(dense: torch.Tensor) -> tuple[bool | int, ...] | None:
+    if dense.is_floating_point() or dense.is_complex() or dense.numel() > _MAX_VALUES:
+        return None
+    return tuple(dense.reshape(-1).tolist())
 
 
 def _digest(content: bytes | memoryview) -> str:

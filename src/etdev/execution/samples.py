@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from etdev.errors import UsageError
-from etdev.execution.call_inputs import Calls, input_label, misfit
+from etdev.execution.call_inputs import Calls, input_label
+from etdev.execution.fit import misfit
 from etdev.execution.float_ends import quantized_inputs
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.progress import Silent, StageClock
