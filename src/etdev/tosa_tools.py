@@ -51,7 +51,16 @@ def problem() -> str | None:
 
 def command() -> str:
     """Return the command that installs the package in :func:`folder`, separately from all other packages."""
-    return f'pip install --no-deps --target "{folder()}" {DISTRIBUTION}=={TESTED[0]} ml-dtypes==0.5.3'
+    return _command(str(folder()))
+
+
+def portable_command() -> str:
+    """Return a shell command that installs the package on another machine, for the Python that runs there."""
+    return _command(f"$(python -c 'import sys; print(sys.prefix)')/share/{DISTRIBUTION}")
+
+
+def _command(place: str) -> str:
+    return f'pip install --no-deps --target "{place}" {DISTRIBUTION}=={TESTED[0]} ml-dtypes==0.5.3'
 
 
 def remedy() -> str:

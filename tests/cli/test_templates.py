@@ -13,6 +13,7 @@ from textwrap import dedent
 import pytest
 from ruamel.yaml import YAML
 
+from etdev import tosa_tools
 from etdev.cli import app
 from etdev.templates import TEMPLATES, render
 from etdev.templates.existing import read_project
@@ -195,6 +196,10 @@ _OPENVINO = "[[targets.cpu.partitioners]]\nbackend = 'openvino'\n"
         ("hf = './model'", "[targets.cpu]\n", "build,hf"),
         ("entry = 'model:Linear'", _OPENVINO, "build,openvino"),
         ("hf = './model'", _OPENVINO, "build,hf,openvino"),
+        ("entry = 'model:Linear'", "[targets.cpu]\nbudget.ram = '64KiB'\n", "build,native"),
+        ("entry = 'model:Linear'", "[targets.cpu]\nrunner = true\n", "build,native"),
+        ("entry = 'model:Linear'", "[targets.cpu]\nverify.require = ['native']\n", "build,native"),
+        ("entry = 'model:Linear'", "[targets.cpu]\n[run]\nexecutor = 'ray'\n", "build,ray"),
     ],
 )
 def test_ci_installs_what_the_config_needs(tmp_path: Path, model: str, targets: str, extras: str) -> None:
@@ -203,6 +208,48 @@ def test_ci_installs_what_the_config_needs(tmp_path: Path, model: str, targets: 
     assert app.run(["init", str(tmp_path), "--template", "ci"]) == 0
     for path in (".github/workflows/etdev.yml", ".gitlab/etdev.yml", "CI.md"):
         assert f'pip install "etdev[{extras}]"' in (tmp_path / path).read_text()
+
+
+_SCHEME = "[targets.cpu]\nquantize = 'q'\n[quantize.q]\ncalibration = 'model:samples'\nscheme = "
+_PREFIX = "$(python -c 'import sys; print(sys.prefix)')"
+_TOSA_TOOLS = f' && pip install --no-deps --target "{_PREFIX}/share/tosa-tools" tosa-tools=='
+
+
+@pytest.mark.parametrize(
+    ("targets", "extras", "tools"),
+    [
+        ("[targets.cpu]\n", "build", ""),
+        ("[[targets.cpu.partitioners]]\nbackend = 'ethos-u'\n", "build,ethos-u", _TOSA_TOOLS),
+        ("[[targets.cpu.partitioners]]\nbackend = 'cortex-m'\n", "build", _TOSA_TOOLS),
+        (f"{_SCHEME}'arm-ethos-u'\ntarget = 'ethos-u55-128'\n", "build", _TOSA_TOOLS),
+        (f"{_SCHEME}'cortex-m'\n", "build", _TOSA_TOOLS),
+        (f"{_SCHEME}'pt2e-xnnpack'\n", "build", ""),
+    ],
+)
+def test_ci_installs_tools_of_arm(tmp_path: Path, targets: str, extras: str, tools: str) -> None:
+    write_project(tmp_path, dedent(LINEAR_CONFIG) + targets)
+    assert app.run(["init", str(tmp_path), "--template", "ci"]) == 0
+    command = f'pip install "etdev[{extras}]"'
+    (step,) = (
+        step["run"]
+        for step in YAML(typ="safe").load((tmp_path / ".github/workflows/etdev.yml").read_text())["jobs"]["etdev"][
+            "steps"
+        ]
+        if step.get("name") == "Install"
+    )
+    script = YAML(typ="safe").load((tmp_path / ".gitlab/etdev.yml").read_text())["etdev"]["script"][0]
+    by_hand = next(line for line in (tmp_path / "CI.md").read_text().splitlines() if line.startswith("    pip"))
+    for found in (step, script, by_hand.strip().replace(" pre-commit", "", 1)):
+        assert found.startswith(f"{command}{tools}")
+        assert ("tosa" in found) == bool(tools)
+
+
+def test_the_command_in_ci_installs_into_the_folder_that_etdev_reads(tmp_path: Path) -> None:
+    """Only ``pip`` itself is replaced."""
+    script = f'pip() {{ printf "%s\\n" "$@"; }}\n{tosa_tools.portable_command()}'
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    found = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, env={"PATH": path})
+    assert str(Path(sys.prefix, "share", "tosa-tools")) in found.stdout.splitlines()
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,8 @@ class Project:
     """
     extras: str = "build"
     """Extras of etdev that the project needs, separated by commas."""
+    tools: str = ""
+    """Command that installs tools that no extra contains, for the shell of a CI machine; empty if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class Template:
     * ``{{build}}``: the command that builds the project
     * ``{{out}}``: the output folder
     * ``{{extras}}``: the extras of etdev that the project needs
+    * ``{{tools}}``: `` && `` and the command that installs further tools; empty if there are none
     """
     shared: frozenset[str] = frozenset({".gitignore"})
     """Project paths of files to which the user may add lines. An existing shared file is never replaced."""
@@ -160,7 +163,13 @@ def render_addition(template: str, project: Project, name: str = "") -> dict[str
     Raises KeyError for an unknown template.
     """
     chosen = get(template)
-    values = {"name": name, "build": project.build, "out": project.out, "extras": project.extras}
+    values = {
+        "name": name,
+        "build": project.build,
+        "out": project.out,
+        "extras": project.extras,
+        "tools": project.tools and f" && {project.tools}",
+    }
     folder = chosen.folder or files(__package__).joinpath(template)
     contents = {path: _read(folder, path.removeprefix("."), template) for path in chosen.files}
     for path in chosen.filled & set(chosen.files):

@@ -9,8 +9,9 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from etdev import tosa_tools
 from etdev.config.loader import LoadedConfig, load_config
-from etdev.config.models import Config
+from etdev.config.models import Config, Target
 from etdev.config.parsing.config_files import find_config
 from etdev.errors import UsageError
 from etdev.files import read_file, real_path
@@ -32,7 +33,9 @@ def read_project(folder: Path) -> Project:
     profile = _PROFILE if _PROFILE in loaded.config.profiles else None
     if profile is not None:
         loaded = load_config(path, profile=profile, environ={}, cwd=folder)
-    return Project(_build_command(loaded.config, profile), _out(loaded), ",".join(_extras(loaded.config, folder)))
+    config = loaded.config
+    tools = tosa_tools.portable_command() if _needs_tosa_tools(config) else ""
+    return Project(_build_command(config, profile), _out(loaded), ",".join(_extras(config, folder)), tools)
 
 
 def _build_command(config: Config, profile: str | None) -> str:
@@ -70,8 +73,27 @@ def _extras(config: Config, folder: Path) -> Iterator[str]:
     yield "build"
     if config.model.hf is not None or any("transformers" in _imports(file) for file in sorted(folder.glob("*.py"))):
         yield "hf"
-    if any(item.backend == "openvino" for target in config.targets.values() for item in target.partitioners):
-        yield "openvino"
+    used = _backends(config)
+    yield from (extra for extra in ("openvino", "ethos-u") if extra in used)
+    if any(map(_needs_native_runtime, config.targets.values())):
+        yield "native"
+    if config.run.executor == "ray":
+        yield "ray"
+
+
+def _backends(config: Config) -> set[str]:
+    """Return the backends of all targets."""
+    return {item.backend for target in config.targets.values() for item in target.partitioners}
+
+
+def _needs_native_runtime(target: Target) -> bool:
+    return target.runner or target.budget.ram is not None or "native" in target.verify.require
+
+
+def _needs_tosa_tools(config: Config) -> bool:
+    """Return True if a target has a backend or a quantization scheme for processors of Arm."""
+    used = {config.quantize[target.quantize].scheme for target in config.targets.values() if target.quantize}
+    return bool(_backends(config) & {"ethos-u", "cortex-m"} or used & {"arm-ethos-u", "cortex-m"})
 
 
 def _imports(file: Path) -> set[str]:
