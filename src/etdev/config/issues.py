@@ -33,6 +33,8 @@ MISSING_FILE = "missing-file"
 """Rule for a reference to a file or module that does not exist yet."""
 UNRUNNABLE_CHECK = "unrunnable-check"
 """Rule for a required check that cannot run for its target."""
+UNMEASURED_LIMIT = "not-judged"
+"""Rule for a limit that a build on this machine does not check. Findings of verification have the same rule."""
 CONFLICT = "conflict"
 """Rule for two keys that cannot be used together, and for a key that requires another key."""
 

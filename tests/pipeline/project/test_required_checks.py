@@ -10,7 +10,8 @@ import pytest
 from etdev.backends.opening import open_config
 from etdev.cli import app
 from etdev.config.references import check_references
-from etdev.pipeline.project.required_checks import unrunnable_checks
+from etdev.pipeline.project.required_checks import unmeasured_limits, unrunnable_checks
+from etdev.runtime.native.toolchain import Missing
 from support.projects import LINEAR, LINEAR_CONFIG, write_project
 
 CUDA = 'partitioners = [{ backend = "cuda" }]'
@@ -19,14 +20,26 @@ ON_HOST = 'partitioners = [{ backend = "reference" }]'
 XNNPACK = 'partitioners = [{ backend = "xnnpack" }]'
 METRIC = '[targets.gpu.verify.accuracy]\nfn = "model:Linear"\nmin = 1'
 NOT_YET = "etdev cannot run delegates of the backend 'cuda' yet"
+ETHOS_U = 'partitioners = [{ backend = "ethos-u", options = { target = "ethos-u55-128" } }]'
+CORTEX_M = 'quantize = "int8"\npartitioners = [{ backend = "cortex-m" }]'
+LATENCY = "budget.latency = { p50 = 1 }\n"
+SCHEMES = """
+[quantize.int8]
+scheme = "cortex-m"
+calibration = "model:samples"
+[quantize.int4]
+scheme = "8da4w"
+"""
+NO_BACKEND = "ExecuTorch's Python runtime has no backend {}"
+NO_KERNELS = "ExecuTorch's Python runtime has no kernels of the library 'cortex-m'"
 IGNORED = "ExecuTorch's Python runtime has no devices, and the target uses cuda:0"
 
 
 def write(folder: Path, check: str, lines: str) -> Path:
     head = LINEAR_CONFIG.replace("\n    ", "\n")
-    return write_project(
-        folder, f'{head}[targets.gpu]\n{lines}\n[targets.gpu.verify]\nrequire = ["bytes", "{check}"]\n'
-    )
+    schemes = SCHEMES if "int" in lines else ""
+    require = f'[targets.gpu.verify]\nrequire = ["bytes", "{check}"]\n'
+    return write_project(folder, f"{head}{schemes}[targets.gpu]\n{lines}\n{require}")
 
 
 @pytest.mark.parametrize(
@@ -41,7 +54,7 @@ def write(folder: Path, check: str, lines: str) -> Path:
         ("replay", REFERENCE, None),
         ("runtime", REFERENCE, IGNORED),
         ("device", ON_HOST, "the target uses no device"),
-        ("runtime", ON_HOST, None),
+        ("runtime", ON_HOST, NO_BACKEND.format("EtdevReferenceBackend")),
         ("replay", XNNPACK, "etdev cannot run delegates of the backend 'xnnpack' yet"),
         ("runtime", XNNPACK, None),
         ("device", "", "the target uses no device"),
@@ -50,6 +63,15 @@ def write(folder: Path, check: str, lines: str) -> Path:
         ("native", REFERENCE, None),
         ("native", XNNPACK, None),
         ("native", "", None),
+        ("runtime", ETHOS_U, NO_BACKEND.format("EthosUBackend")),
+        ("latency", LATENCY + ETHOS_U, NO_BACKEND.format("EthosUBackend")),
+        ("replay", ETHOS_U, None),
+        ("native", ETHOS_U, "the native runtime has no backend EthosUBackend"),
+        ("runtime", CORTEX_M, NO_KERNELS),
+        ("native", CORTEX_M, "the native runtime has no kernels of the library 'cortex-m'"),
+        ("replay", CORTEX_M, None),
+        ("runtime", CORTEX_M.replace('quantize = "int8"', ""), None),
+        ("runtime", CORTEX_M.replace("int8", "int4"), None),
     ],
 )
 def test_what_cannot_run(check: str, lines: str, reason: str | None, tmp_path: Path) -> None:
@@ -89,3 +111,51 @@ def test_validate_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert app.run(["validate", "-c", str(config), "--output", "json"]) == 0
     (warning,) = json.loads(capsys.readouterr().out)["warnings"]
     assert (warning["rule"], warning["line"]) == ("unrunnable-check", len(config.read_text().splitlines()))
+
+
+@pytest.mark.parametrize(
+    ("check", "remedy"), [("runtime", "require `replay` instead"), ("latency", "remove `latency`")]
+)
+@pytest.mark.parametrize("lines", [ETHOS_U, CORTEX_M])
+def test_the_check_that_runs_the_program_is_named(lines: str, check: str, remedy: str, tmp_path: Path) -> None:
+    (problem,) = unrunnable_checks(open_config(write(tmp_path, check, LATENCY + lines), environ={}))
+    assert (problem.hint or "").startswith(remedy)
+
+
+def test_imported_modules_may_have_the_kernels(tmp_path: Path) -> None:
+    config = write(tmp_path, "runtime", CORTEX_M)
+    config.write_text(config.read_text().replace("[project]", '[project]\nimports = ["kernels"]'))
+    assert list(unrunnable_checks(open_config(config, environ={}))) == []
+
+
+@pytest.mark.parametrize(
+    ("check", "lines", "said", "hint"),
+    [
+        ("plan", "", "succeeds without it: no CMake", "install CMake; or require the check `budget`, which then fails"),
+        ("budget", "", "ends with exit code 3 without it: no CMake", "install CMake; or remove the limit"),
+        ("plan", CUDA, "succeeds without it: no CMake", "install CMake; or require"),
+    ],
+)
+def test_a_limit_that_is_not_measured_here(
+    check: str, lines: str, said: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a compiler, the build said *not run* and ended with exit code 0."""
+    monkeypatch.delenv("ETDEV_NATIVE_HOST", raising=False)
+    missing = Missing("no CMake", "install CMake")
+    monkeypatch.setattr("etdev.pipeline.project.required_checks.find_toolchain", lambda: missing)
+    config = write(tmp_path, check, f'budget.ram = "1KiB"\n{lines}')
+    (problem,) = unmeasured_limits(open_config(config, environ={}))
+    assert problem.message == f"`targets.gpu.budget.ram`: this limit cannot be compared here, and a build {said}"
+    assert (problem.hint or "").startswith(hint)
+    assert problem.line == config.read_text().splitlines().index('budget.ram = "1KiB"') + 1
+    monkeypatch.setenv("ETDEV_NATIVE_HOST", "/opt/host")
+    assert len(list(unmeasured_limits(open_config(config, environ={})))) == bool(lines)
+
+
+def test_validate_warns_of_a_limit_that_is_not_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = write(tmp_path, "plan", f'{CUDA}\nbudget.ram = "1KiB"')
+    (tmp_path / "model.py").write_text(LINEAR)
+    assert app.run(["validate", "-c", str(config), "--output", "json"]) == 0
+    (warning,) = json.loads(capsys.readouterr().out)["warnings"]
+    assert warning["rule"] == "not-judged"
+    assert app.run(["validate", "-c", str(config), "--strict"]) == 2
