@@ -159,10 +159,7 @@ SIZES = {
     "the largest": (
         "return self.linear(x if x.shape[0] < 8 else x[:, :3])",
         "n = 8 (x: float32 [n, 4]): RuntimeError: a and b must have same reduction dim, but got [8, 3] X [4, 3].",
-        (
-            "narrow the range, or change the model so that the size is not fixed: the method runs with n = 1 "
-            "and with n = 4 and with n = 7"
-        ),
+        "narrow the range: the largest size that runs is 7",
     ),
     "one between, where both ends are taken": (
         "return x + torch.zeros(8, 4)",

@@ -169,6 +169,39 @@ def test_a_size_that_the_model_fixes_inside_the_range(project: Callable[..., Pro
         assert str(error.where).endswith("(methods.forward.dims.n)")
 
 
+LIMITED = """
+    import torch
+    from torch import nn
+
+    class Positions(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("table", torch.zeros(128, 4))
+
+        def forward(self, x):
+            return x + self.table[: x.shape[{axis}]]
+"""
+
+
+def test_the_largest_size_that_runs(project: Callable[..., Project]) -> None:
+    """The remedy was the least size, although others run."""
+    config = CONFIG.format(net="Positions", dtype="float32", shape='["n", 4]').replace("max = 8", "max = 512")
+    for stage in (export, lambda made: dry_run(made, BuildOptions())):
+        error = _error(lambda stage=stage: stage(project(config, model=LIMITED.replace("{axis}", "0"))))
+        assert error.message.startswith("method 'forward' does not accept n = 512 (x: float32 [n, 4]): RuntimeError: ")
+        assert error.hint == "narrow the range: the largest size that runs is 128"
+        assert str(error.where).endswith("(methods.forward.dims.n)")
+
+
+def test_the_largest_size_of_one_of_two_dimensions(project: Callable[..., Project]) -> None:
+    config = CONFIG.replace("dims.n =", "dims.m = {{ max = 16 }}\ndims.n =").replace("max = 8", "min = 2, max = 500")
+    config = config.format(net="Positions", dtype="float32", shape='["m", "n", 4]')
+    model = LIMITED.replace("{axis}", "1")
+    error = _error(lambda: dry_run(project(config, model=model), BuildOptions()))
+    assert error.hint == "narrow the range of 'n': the largest size that runs is 128"
+    assert str(error.where).endswith("(methods.forward.dims.n)")
+
+
 def test_dimensions_that_have_to_be_equal_are_told_by_a_dry_run(project: Callable[..., Project]) -> None:
     config = CONFIG.replace("dims.n", "dims.m = {{ max = 8 }}\ndims.n").format(
         net="Sum", dtype="float32", shape='["n"]'

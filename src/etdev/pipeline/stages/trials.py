@@ -162,7 +162,7 @@ def find_remedy(signature: Signature, call: Call, sizes: Iterable[int] = ()) -> 
     if not bad:
         return None
     if good:
-        return _of_dims(signature, good, bad[0])
+        return _largest_size(signature, call, good, bad) or _of_dims(signature, good, bad[0])
     remedy = _first_that_runs(signature, call, _dtypes(signature))
     if remedy is not None:
         return remedy
@@ -240,12 +240,49 @@ def _runs(call: Call, signature: Signature, choice: Choice) -> bool:
     return False
 
 
+def _largest_size(
+    signature: Signature, call: Call, good: list[dict[str, int]], bad: list[dict[str, int]]
+) -> Remedy | None:
+    """Return the remedy for a method that runs up to a size below the declared maximum of one dimension.
+
+    The size is found by bisection, with the minimum sizes of the other dimensions. Return None if more than one
+    dimension is too large, if only the minimum size runs, if sizes above a failing one run, or if the time limit is
+    reached.
+    """
+    smallest = signature.smallest()
+    if smallest not in good or _is_equality(good, bad[0]):
+        return None
+    ranges = [(name, dim) for name, dim in signature.dims.items() if dim.max > dim.min]
+    large = [(name, dim) for name, dim in ranges if not _runs(call, signature, {**smallest, name: dim.max})]
+    if len(large) != 1:
+        return None
+    ((name, dim),) = large
+    fits = max(choice[name] for choice in good if choice == {**smallest, name: choice[name]})
+    fails = min([dim.max, *(choice[name] for choice in bad if choice == {**smallest, name: choice[name]})])
+    end = time.monotonic() + _MOST_SECONDS
+    while fits + 1 < fails:
+        size = (fits + fails) // 2
+        if time.monotonic() > end:
+            return None
+        fits, fails = (size, fails) if _runs(call, signature, {**smallest, name: size}) else (fits, size)
+    if fits == dim.min or fits > fails:
+        return None
+    which = "the range" if len(signature.dims) == 1 else f"the range of {name!r}"
+    hint = f"narrow {which}: the largest size that runs is {fits}"
+    return Remedy(("dims", name), f"{describe_choice(bad[0])} ({signature.describe()})", hint)
+
+
+def _is_equality(good: list[dict[str, int]], bad: Choice) -> bool:
+    """Return True if the method runs only where all dimensions are equal, as far as the choices show."""
+    return len(bad) > 1 and all(len(set(choice.values())) == 1 for choice in good) and len(set(bad.values())) > 1
+
+
 def _of_dims(signature: Signature, good: list[dict[str, int]], bad: Choice) -> Remedy:
     """Return the remedy for a method that runs with only some of the sizes that the config permits."""
     names = list(signature.dims)
     one = names[0] if len(names) == 1 else None
     works = " and with ".join(describe_choice(choice) for choice in good)
-    if one is None and all(len(set(choice.values())) == 1 for choice in good) and len(set(bad.values())) > 1:
+    if _is_equality(good, bad):
         others = " and ".join(map(repr, names[1:]))
         hint = f"write {names[0]!r} in the shapes instead of {others}: the method runs where they are equal"
     elif one is not None and len(good) == 1:
