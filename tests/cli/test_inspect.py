@@ -188,6 +188,36 @@ def test_what_cannot_be_read(run: Run, content: bytes | None, said: str) -> None
     assert run("inspect", "no.pte") == (2, "", said)
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "message", "remedy"),
+    [
+        (
+            "report.json",
+            '{\n  "format": 1,\n  "project": "tiny",\n  "config": "etdev.toml"\n}',
+            "this is etdev's report of a build, not a program",
+            "pass a .pte of the build, or the name of its target",
+        ),
+        (
+            "tiny.object.json",
+            '{\n "format": 5,\n "methods": {}\n}',
+            "this is etdev's description of an object program, not a program",
+            "pass the file that it describes, `tiny.object.pte`, or the program `tiny.pte`",
+        ),
+        ("other.json", '{"a": 1}', "this is a JSON file, not a program", "pass a .pte file"),
+    ],
+)
+@pytest.mark.parametrize("command", ["inspect", "verify", "report"])
+def test_a_json_file_in_place_of_a_program(
+    run: Run, command: str, name: str, content: str, message: str, remedy: str
+) -> None:
+    """The remedy was to copy the file again."""
+    Path(name).write_text(content)
+    code, out, err = run(command, name)
+    assert code in (2, 4)
+    assert message in out + err
+    assert f"help: {remedy}\n" in out + err
+
+
 def test_a_target_by_its_name(run: Run) -> None:
     write_project(Path(), f"{LINEAR_CONFIG}[targets.cpu]\n", model=LINEAR)
     code, out, err = run("inspect", "cpu")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
+from etdev.errors import ProgramError
 from etdev.program.blob import Blob
 from etdev.program.check import check_program
 from etdev.program.decode import Decoder
@@ -20,6 +22,10 @@ _MOST_ALIGNMENT = 16 << 10
 _DEFAULT_SEGMENT_ALIGNMENT = 128
 _DEFAULT_INLINE_ALIGNMENT = 16
 _REMEDY = "copy or build the file again: it is not a .pte, or it is truncated or damaged"
+_OBJECT = ".object.json"
+"""End of the name of a sidecar, the JSON file of an object program."""
+_START = 1024
+"""Number of bytes at the start of a JSON file of etdev that identify it."""
 
 
 def read(path: str | os.PathLike[str]) -> Program:
@@ -38,8 +44,27 @@ def parse(content: Blob, *, where: str | None = None) -> Program:
         program = _parse(content)
         check_program(program)
     except FlawError as flaw:
-        raise flaw.as_error(where, _REMEDY if where is not None else None) from None
+        if where is None:
+            raise flaw.as_error(None) from None
+        if (other := _json_file(content.view, where)) is not None:
+            message, hint = other
+            raise ProgramError(message, path="", where=where, hint=hint) from None
+        raise flaw.as_error(where, _REMEDY) from None
     return program
+
+
+def _json_file(content: memoryview, where: str) -> tuple[str, str] | None:
+    """Return a message and a remedy for a JSON file that was passed in place of a program; None for other files."""
+    start, name = bytes(content[:_START]), Path(where).name
+    if not re.match(rb'\s*\{\s*"', start):
+        return None
+    if name.endswith(_OBJECT) and b'"methods"' in start:
+        program = name.removesuffix(_OBJECT)
+        message = "this is etdev's description of an object program, not a program"
+        return message, f"pass the file that it describes, `{program}.object.pte`, or the program `{program}.pte`"
+    if re.search(rb'"format".*"project".*"config"', start, re.DOTALL):
+        return "this is etdev's report of a build, not a program", "pass a .pte of the build, or the name of its target"
+    return "this is a JSON file, not a program", "pass a .pte file"
 
 
 def _parse(content: Blob) -> Program:
