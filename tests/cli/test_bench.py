@@ -131,6 +131,13 @@ def test_what_the_system_does_not_say_is_not_known(bench: Bench, monkeypatch: py
     assert found["machine"]["cpu"] is None
 
 
+def test_the_memory_that_the_program_adds_comes_first(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = iter([224 << 20, 237 << 20])
+    monkeypatch.setattr(bench_module, "peak_resident", lambda _: next(sizes))
+    _, out, _ = bench("chain.pte", "--random", *QUICK)
+    assert "resident 13.0 MiB more than before loading: 237 MiB at most, 224 MiB before, in etdev's own process" in out
+
+
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux says what a process took")
 def test_memory_is_that_of_the_process_that_runs_the_program(bench: Bench) -> None:
     """The interpreter's is this one; 64 MiB that a program plans have to show."""

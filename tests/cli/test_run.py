@@ -210,8 +210,8 @@ def test_tensors_that_the_caller_owns_on_a_device_are_brought_there_and_back(run
             ["chain.pte"],
             2,
             (
-                "there is no value for input 0\nhelp: pass the inputs of method 'forward' (input 0: float32 "
-                "[4]), or use `--random`"
+                "method 'forward' needs inputs, and the file has no samples\nhelp: pass `--input` "
+                "(input 0: float32 [4]), or use `--random`"
             ),
         ),
         (["scaled.pte", *X, *Y, *N, *X], 2, "there is no value for inputs 1 and 2 in call 1"),

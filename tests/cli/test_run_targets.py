@@ -100,8 +100,8 @@ def test_samples_are_measured(run: Run, capfd: pytest.CaptureFixture[str]) -> No
             4,
             2,
             (
-                "there is no value for input 0\nhelp: pass the inputs of method 'forward' (input 0: float32 "
-                "[4]), or use `--random`"
+                "method 'forward' needs inputs, and the config sets no samples for it\nhelp: pass `--input` "
+                "(input 0: float32 [4]), or use `--random`"
             ),
         ),
         (

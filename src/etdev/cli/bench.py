@@ -218,7 +218,11 @@ def _memory(result: BenchResult) -> Iterator[str]:
     if before is None or peak is None:
         yield f"resident: unknown for {whose}"
     else:
-        yield f"resident at most {format_size(peak)}, and {format_size(before)} before loading, in {whose}"
+        added = format_size(max(peak - before, 0))
+        yield (
+            f"resident {added} more than before loading: {format_size(peak)} at most, {format_size(before)} before, "
+            f"in {whose}"
+        )
 
 
 def _machine(machine: Machine) -> Iterator[str]:

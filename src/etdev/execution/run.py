@@ -15,7 +15,7 @@ from typing import Any
 from etdev.backends.base import BUILD_EXTRA, find_packages
 from etdev.errors import MissingRequirementError, UsageError
 from etdev.execution.availability import describe_unused, left_out, remedy
-from etdev.execution.call_inputs import Calls, input_names, read_calls
+from etdev.execution.call_inputs import Calls, describe_inputs, input_names, read_calls
 from etdev.execution.native import open_native
 from etdev.execution.random_inputs import random_inputs
 from etdev.execution.run_results import (
@@ -207,6 +207,13 @@ def _calls(file: Path, plan: m.ExecutionPlan, spec: CallSpec, ends: Sequence[Qua
         calls = config_calls(spec.project, plan, names, ends)
         if calls is not None:
             return calls
+    if not spec.inputs and plan.inputs:
+        source = "the file has no samples" if spec.project is None else "the config sets no samples for it"
+        raise UsageError(
+            f"method {plan.name!r} needs inputs, and {source}",
+            where=str(file),
+            hint=f"pass `--input` ({describe_inputs(plan, names)}), or use `--random` for random inputs",
+        )
     return read_calls(plan, names, spec.inputs, ends)
 
 
