@@ -202,6 +202,24 @@ def test_the_largest_size_of_one_of_two_dimensions(project: Callable[..., Projec
     assert str(error.where).endswith("(methods.forward.dims.n)")
 
 
+@pytest.mark.parametrize(("factor", "most"), [(3, 500), (4, 502)])
+def test_no_largest_size_if_only_multiples_run(factor: int, most: int, project: Callable[..., Project]) -> None:
+    """The bisection ended at a multiple, and the message called it the largest size, although others run."""
+    body = f"return x.reshape(-1, {factor}, 4).sum(1)"
+    model = f"""
+    from torch import nn
+
+    class Groups(nn.Module):
+        def forward(self, x):
+            {body}
+    """
+    config = CONFIG.format(net="Groups", dtype="float32", shape='["n", 4]')
+    config = config.replace("max = 8", f"min = {factor}, max = {most}")
+    error = _error(lambda: dry_run(project(config, model=model), BuildOptions()))
+    assert "the largest size" not in (error.hint or "")
+    assert "the method runs with n = " in (error.hint or "")
+
+
 def test_dimensions_that_have_to_be_equal_are_told_by_a_dry_run(project: Callable[..., Project]) -> None:
     config = CONFIG.replace("dims.n", "dims.m = {{ max = 8 }}\ndims.n").format(
         net="Sum", dtype="float32", shape='["n"]'

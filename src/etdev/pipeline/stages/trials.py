@@ -265,8 +265,8 @@ def _largest_size(
         if time.monotonic() > end:
             return None
         fits, fails = (size, fails) if _runs(call, signature, {**smallest, name: size}) else (fits, size)
-    if fits == dim.min or fits > fails:
-        return None
+    if fits == dim.min or fits > fails or not _runs(call, signature, {**smallest, name: fits - 1}):
+        return None  # Without the last condition, multiples of a size would count as a range.
     which = "the range" if len(signature.dims) == 1 else f"the range of {name!r}"
     hint = f"narrow {which}: the largest size that runs is {fits}"
     return Remedy(("dims", name), f"{describe_choice(bad[0])} ({signature.describe()})", hint)
