@@ -48,7 +48,10 @@ OUTPUT_NOT_RUN = {
     ("relink.md", "etdev relink two-conds.pte"): "tests/pipeline/test_stock_is_wrong.py makes such files",
     ("planning.md", "id,lower,upper,size"): "the input of the command above it",
     ("verification.md", "etdev verify two-devices.pte"): "tests/verification has such files",
-    ("verification.md", "runtime    failed   output 0 of 'decode'"): "tests/verification has this message",
+    (
+        "verification.md",
+        "runtime    failed   output 0 of 'decode'",
+    ): "tests/verification/test_agreement.py compares the same message",
     ("quantization.md", "etdev run build"): "an image of the reader's own",
     ("quantization.md", "replay"): "needs tosa-tools",
     ("backends.md", "etdev build npu"): "needs Vela and tosa-tools",
