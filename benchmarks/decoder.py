@@ -1,6 +1,6 @@
-"""A small decoder with a cache, written in several ways: what XNNPACK takes, and planned memory.
+"""A small decoder with a cache, written in several ways: delegate calls, ops outside of delegates, and planned memory.
 
-All ways compute the same. Each row changes one thing more. The files are verified.
+All ways compute the same. Each row adds one change. The files are verified.
 
     python benchmarks/decoder.py
 """

@@ -12,9 +12,11 @@ import pytest
 from etdev.cli.rendering.build_result import render_result
 from etdev.cli.rendering.delegates import describe_delegation, rejection_texts
 from etdev.cli.rendering.detail import Detail
+from etdev.cli.rendering.verdict import describe_files
 from etdev.config.check_names import BUILT_IN
 from etdev.decisions import Elision, InPlace, TilingDecision
 from etdev.pipeline.results.decision_counts import count_copies, count_inplace
+from etdev.pipeline.results.file_result import FileResult, FilesResult
 from etdev.pipeline.results.result import (
     NO_DEVICES,
     NO_LIMIT,
@@ -343,8 +345,16 @@ def test_traffic_of_banks_counts_a_call_of_each_method(detail: Detail, methods: 
     assert f"moved {calls}: 64 B in fast, 48 B in slow; " in text
 
 
+@pytest.mark.parametrize("executing", ["runtime", "replay", "native", "device", None])
+def test_a_file_is_called_executed_if_a_check_ran_it(executing: str | None) -> None:
+    checks = tuple(answer(name, "passed", summary="well") for name in ("plan", executing) if name)
+    file = FileResult(file="a.pte", size=1, sha256="0" * 64, status="good", checks=checks)
+    said = "good in all checks that ran" + ("" if executing else ", but not executed")
+    assert describe_files(FilesResult(versions={}, files=(file,))) == f"1 file, 1 {said}"
+
+
 def test_what_delegates_need_in_addition_to_banks() -> None:
-    by_compiler = DelegateMemory(0, "EthosUBackend", {"scratch": 2048, "sram": 2048})
+    by_compiler = DelegateMemory(0, "EthosUBackend", {"scratch": 2048, "fast_scratch": 512, "sram": 2048})
     methods = (
         method("first", {"EthosUBackend": 1}, 0).model_copy(update={"delegate_memory": (by_compiler,)}),
         method("second", {"XnnpackBackend": 2, "EthosUBackend": 1}, 0),
@@ -352,8 +362,8 @@ def test_what_delegates_need_in_addition_to_banks() -> None:
     built = target("mcu", (), methods=methods, banks=bank_report(48, 64))
     text = render_result(RESULT.model_copy(update={"targets": (built,)}), Detail.SHORT, io.StringIO())
     assert (
-        "not in the banks: scratch 2.00 KiB of EthosUBackend, what XnnpackBackend allocates at run time "
-        "(`budget.ram` measures it)" in text
+        "not in the banks: fast scratch 512 B of EthosUBackend, scratch 2.00 KiB of EthosUBackend, run-time memory of "
+        "XnnpackBackend\n" in text
     )
 
 

@@ -320,10 +320,16 @@ def _editor(case: Case, extent: Any) -> Editor:
     ],
     ids=["batch", "layer", "layer of two dimensions"],
 )
-def test_a_new_norm_has_the_same_fake_result_as_the_norm_that_torch_ran(case: Callable[..., Any], op: str) -> None:
+@pytest.mark.parametrize("learned", [False, True])
+def test_a_new_norm_has_the_same_fake_result_as_the_norm_that_torch_ran(
+    case: Callable[..., Any], op: str, learned: bool
+) -> None:
     """The result of a norm is made without running it, which takes ten times as long."""
     editor = _editor(Case(case, IMAGE, (_random(6), _random(6))), "auto")
     (norm,) = editor.calls(op)
+    if learned:
+        norm.all_input_nodes[:2][-1].meta["val"].requires_grad_()
+        norm.meta["val"] = norm.target(*[a.meta["val"] if hasattr(a, "meta") else a for a in norm.args])
     with editor.before(norm):
         found = editor.call(norm.target, *norm.args).meta["val"]
 

@@ -83,6 +83,6 @@ def _say(folder: Path, made: Project, *, quiet: bool) -> None:
         quiet=quiet,
     )
     if facts.heap is not None:
-        users = " and ".join(facts.heap_users)
-        note(f"In addition, {users} allocates at most {facts.heap:,} bytes on the heap (measured here)", quiet=quiet)
+        users = ", ".join(facts.heap_users)
+        note(f"In addition, delegates ({users}) use at most {facts.heap:,} bytes of heap, as measured", quiet=quiet)
     note(f"Next: {folder / 'README.md'} has the commands that compile and run the project", quiet=quiet)

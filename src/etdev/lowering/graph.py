@@ -247,14 +247,18 @@ def _result_of(node: Node) -> Any:
 
     values, named = tree_map_only(Node, lambda item: item.meta["val"], (node.args, node.kwargs))
     target: Any = node.target
-    if target in (edge(_BATCH_NORM), edge(_LAYER_NORM)) and is_plain(*node.all_input_nodes):
-        tensor = values[0]
-        if target is edge(_BATCH_NORM):
-            return tensor.new_empty(tensor.shape), tensor.new_empty(0), tensor.new_empty(0)
-        normed = len(values[1])
-        means = (*tensor.shape[: tensor.dim() - normed], *[1] * normed)
-        return tensor.new_empty(tensor.shape), tensor.new_empty(means), tensor.new_empty(means)
-    return target(*values, **named)
+    sources = node.all_input_nodes
+    if target not in (edge(_BATCH_NORM), edge(_LAYER_NORM)) or not is_plain(*sources):
+        return target(*values, **named)
+    if any(value(source).requires_grad for source in sources):
+        return target(*values, **named)
+    tensor = values[0]
+    normed = tensor.new_empty_strided(tensor.shape, tensor.stride())
+    if target is edge(_BATCH_NORM):
+        return normed, tensor.new_empty(0), tensor.new_empty(0)
+    kept = tensor.dim() - len(values[1])
+    means = (*tensor.shape[:kept], *[1] * (tensor.dim() - kept))
+    return normed, tensor.new_empty(means), tensor.new_empty(means)
 
 
 def _is_fake(value: Any) -> bool:

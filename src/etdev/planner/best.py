@@ -2,9 +2,10 @@
 
 The planner places buffers one after another. It places each buffer in a gap between the ranges that are in use during
 the buffer's lifetime. The best order differs from problem to problem, so the planner tries a few orders until a plan
-meets the lower bound. If no plan does, further attempts follow. If few buffers are in use across some instants, the
-planner divides the buffers at these instants and searches segment by segment. It replans the buffers that end too high,
-together with the buffers around them. If the problem is not too large, the planner also searches all possible plans.
+meets the lower bound. If no plan does, further attempts follow. If the problem is not too large, the planner searches
+all possible plans, first briefly and later for longer. If few buffers are in use across some instants, it divides the
+buffers at these instants and searches segment by segment. It replans the buffers that end too high, together with the
+buffers around them.
 
 The result depends only on the problem. Effort is counted in steps, never in seconds. Random numbers come from a
 generator with a fixed seed.
@@ -170,7 +171,8 @@ class _Refinement:
         self._search(self._goal, min(_BRIEF_STEPS, self._steps))
 
     def _search_longer(self) -> None:
-        self._search(self._goal, min(_SECOND_STEPS, self._steps))
+        if self._restarts is not None:
+            self._search(self._goal, min(_SECOND_STEPS, self._steps - self._restarts.steps))
 
     def _fix_goal(self) -> None:
         self._fix(self._goal)

@@ -47,7 +47,7 @@ class Restarts:
     def fit(self, capacity: int, most_steps: int) -> tuple[int, list[int]]:
         """Search for a plan that fits the capacity, for at most ``most_steps`` steps.
 
-        A second call with the same capacity continues after the searches of the first call.
+        A second call with the same capacity begins with the search after the last one of the first call.
 
         Return ``FOUND`` and the offsets of the plan, ``NONE`` if no plan fits, or ``STOPPED`` if the steps were not
         enough.

@@ -79,7 +79,10 @@ class Facts:
 
     @property
     def heap(self) -> int | None:
-        """Heap bytes of all methods, in addition to the static memory; None without delegates, or if not counted."""
+        """Heap bytes, in addition to the static memory: the sum over methods of the largest number in use at once.
+
+        None without delegates, or if the bytes were not counted.
+        """
         sizes = [self.pools(method.name).heap for method in self.layout.methods] if self.heap_users else [None]
         return None if None in sizes else sum(size or 0 for size in sizes)
 

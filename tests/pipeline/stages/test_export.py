@@ -8,7 +8,7 @@ import pytest
 
 from etdev.errors import ExportError, MismatchError
 from etdev.pipeline.project import Project
-from etdev.pipeline.project.source_lines import SourceLines
+from etdev.pipeline.project.source_lines import SourceLines, model_frames
 from support.stages import Failure, check_failure, export
 
 torch = pytest.importorskip("torch", reason="needs the extra `build`")
@@ -312,6 +312,26 @@ def test_ops_have_the_lines_of_methods_with_any_name_and_of_helpers(project: Cal
     assert found["encode"] == [*step, *shifted]
     assert found["forward"] == [(12, "forward"), *step, *shifted, (13, "forward"), (12, "forward")]
     assert found["nothing"] == [(20, "nothing")]
+
+
+def test_the_frames_that_torch_keeps_are_chosen_only_inside_the_block() -> None:
+    from torch.fx.proxy import TracerBase
+
+    def chosen() -> object:
+        return vars(TracerBase)["_filter_traceback_frames"]
+
+    def fail_to_export() -> None:
+        with model_frames(chosen):
+            outer = chosen()
+            with model_frames(chosen):
+                assert chosen() not in (before, outer)
+            assert chosen() is outer
+            raise ValueError("not exportable")
+
+    before = chosen()
+    with pytest.raises(ValueError, match="not exportable"):
+        fail_to_export()
+    assert chosen() is before
 
 
 def test_exporting_leaves_the_module_as_it_was(project: Callable[..., Project]) -> None:

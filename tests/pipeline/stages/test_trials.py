@@ -202,6 +202,28 @@ def test_the_largest_size_of_one_of_two_dimensions(project: Callable[..., Projec
     assert str(error.where).endswith("(methods.forward.dims.n)")
 
 
+def test_the_largest_size_with_the_minimum_of_the_others(project: Callable[..., Project]) -> None:
+    """The two dimensions share a limit: with the maximum of the other one, the stated size does not run."""
+    model = """
+    import torch
+    from torch import nn
+
+    class Shared(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("table", torch.zeros(128))
+
+        def forward(self, x):
+            return x.flatten() + self.table[: x.numel()]
+    """
+    config = CONFIG.replace("dims.n =", "dims.m = {{ max = 16 }}\ndims.n =").replace("max = 8", "min = 2, max = 500")
+    config = config.format(net="Shared", dtype="float32", shape='["m", "n"]')
+    error = _error(lambda: dry_run(project(config, model=model), BuildOptions()))
+    assert error.hint == (
+        "narrow the range of 'n': the largest size that runs with the minimum of the other sizes is 128"
+    )
+
+
 @pytest.mark.parametrize(("factor", "most"), [(3, 500), (4, 502)])
 def test_no_largest_size_if_only_multiples_run(factor: int, most: int, project: Callable[..., Project]) -> None:
     """The bisection ended at a multiple, and the message called it the largest size, although others run."""

@@ -1,4 +1,4 @@
-"""Progress of a build on stderr: a live line for each target on a terminal, else a line for each finished stage."""
+"""Progress of a build on stderr: a live line for each target on a terminal, else printed lines."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _FEW_CALLS = 4
 """Minimum number of calls for which the display shows a count. Fewer calls end before a user can read the count."""
 _BETWEEN_COUNTS = 0.1
 """Minimum interval in seconds between two updates of a count. More frequent updates are unreadable and slow."""
-_LONG = (WAIT, "lower", "verify")
-"""Stages that may take minutes. The names of waits begin with ``WAIT``."""
+_LONG = frozenset({"lower", "verify"})
+"""Stages that may take minutes, in addition to waits."""
 _CALLS, _CALLED = "run", "calls"
 """Texts that the display shows instead of a target and a stage while :func:`shown_calls` counts calls."""
 
@@ -75,14 +75,18 @@ def describe_count(done: int, total: int | None, seconds: float) -> str:
 
 
 class _Lines:
-    """Progress as printed lines, one for each finished stage: ``xnnpack: export 0.8 s``."""
+    """Progress as printed lines: ``xnnpack: export 0.8 s`` for a finished stage.
+
+    A stage that may take minutes has a line when it begins, too: ``xnnpack: lower``.
+    """
 
     def __init__(self) -> None:
         self._started: set[tuple[str, str]] = set()
 
     def started(self, target: str, stage: str) -> None:
-        """Print a line if the stage may take minutes, but only once. Other stages get a line when they finish."""
-        if stage.startswith(_LONG) and (target, stage) not in self._started:
+        """Print a line if the stage may take minutes, but only once."""
+        is_long = stage in _LONG or stage.startswith(WAIT)
+        if is_long and (target, stage) not in self._started:
             self._started.add((target, stage))
             note(f"{target}: {stage}")
 

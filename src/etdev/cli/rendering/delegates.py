@@ -8,6 +8,8 @@ from etdev.cli.rendering.text import code_place, count, printable
 from etdev.pipeline.results.result import MethodResult, TargetResult, UndelegatedOps
 from etdev.units import format_size
 
+_SCRATCH = frozenset({"scratch", "fast_scratch"})
+"""Kinds of memory that a delegate's compiler reports, and that are in no bank."""
 _LISTED_OPS = 8
 _LISTED_REASONS = 3
 _LISTED_UNDELEGATED = 4
@@ -24,16 +26,17 @@ def delegate_memory_texts(target: TargetResult) -> Iterator[str]:
 
 def outside_of_banks(target: TargetResult) -> Iterator[str]:
     """Yield a text with the memory of delegates that a target with banks needs in addition to the banks."""
-    scratch: dict[str, int] = {}
+    largest: dict[tuple[str, str], int] = {}
     for item in (item for method in target.methods for item in method.delegate_memory):
-        scratch[item.id] = max(scratch.get(item.id, 0), item.sizes.get("scratch", 0))
+        for kind in _SCRATCH & item.sizes.keys():
+            largest[item.id, kind] = max(largest.get((item.id, kind), 0), item.sizes[kind])
     used = sorted({name for method in target.methods for name in method.delegate_calls})
-    known = [f"scratch {format_size(scratch[name])} of {name}" for name in used if scratch.get(name)]
-    unknown = [name for name in used if name not in scratch]
-    if unknown:
-        known.append(f"what {' and '.join(unknown)} allocates at run time (`budget.ram` measures it)")
-    if known:
-        yield f"not in the banks: {', '.join(known)}"
+    sizes = [(name, kind.replace("_", " "), size) for (name, kind), size in sorted(largest.items()) if size]
+    texts = [f"{kind} {format_size(size)} of {name}" for name, kind, size in sizes]
+    known = {name for name, _ in largest}
+    texts += [f"run-time memory of {name}" for name in used if name not in known]
+    if texts:
+        yield f"not in the banks: {', '.join(texts)}"
 
 
 def rejection_texts(method: MethodResult) -> Iterator[str]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from etdev.pipeline.results.file_result import FileResult, FilesResult
 
 
-_EXECUTING = frozenset({"runtime", "replay", "native"})
+_EXECUTING = frozenset({"runtime", "replay", "native", "device"})
 """Names of the checks that execute a program."""
 
 

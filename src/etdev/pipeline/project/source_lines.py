@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import PurePath
+from threading import RLock
 from traceback import StackSummary
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ _TRACING = ("torch", "torchao", "executorch", "etdev")
 """Packages whose stack frames come from tracing, not from the model."""
 _FRAME_FILTER = "_filter_traceback_frames"
 """Method of torch's tracers that selects frames. Torch documents that it may be overridden."""
+_SELECTING = RLock()
 
 
 class SourceLines:
@@ -50,15 +52,23 @@ class SourceLines:
             {PurePath(os.path.realpath(entry)) for entry in sys.path}, key=lambda entry: -len(entry.parts)
         )
         self._tracing = tuple(place for name in _TRACING if (place := _folder_of(name)) is not None)
-        self.in_trace = cache(self._locate)
-        """Return the source line in the text of a stack trace; None if no line is known."""
+        self._located = cache(self._locate)
 
     def of(self, nodes: Sequence[Node]) -> Source | None:
         """Return the source line of the last node that has one; None if no line is known."""
         traces = (node.meta.get("stack_trace") for node in reversed(nodes))
         return next((source for trace in traces if trace and (source := self.in_trace(trace)) is not None), None)
 
-    def _locate(self, trace: str) -> Source | None:
+    def in_trace(self, trace: str, *, installed: bool = True) -> Source | None:
+        """Return the source line in the text of a stack trace; None if no line is known.
+
+        If ``installed`` is False, ignore lines of installed packages.
+        """
+        source, theirs = self._located(trace)
+        return source if installed or not theirs else None
+
+    def _locate(self, trace: str) -> tuple[Source | None, bool]:
+        """Return the source line in a trace, and True if an installed package contains it."""
         installed = None
         for frame in reversed(list(_FRAME.finditer(trace))):
             name, theirs = self._name(frame["file"])
@@ -66,16 +76,17 @@ class SourceLines:
                 continue
             source = Source(name, int(frame["line"]), frame["function"], (frame["text"] or "").strip())
             if not theirs:
-                return source
+                return source, False
             installed = installed or source
-        return installed
+        return installed, True
 
     def _name(self, file: str) -> tuple[str | None, bool]:
         """Return a file's relative path, and True if an installed package contains the file.
 
         The path is None for ignored files.
         """
-        if file.startswith("<"):  # Torch generates code for branches, for example.
+        # Torch generates code for branches, for example, and gives some ops a relative path of its own.
+        if file.startswith("<") or not os.path.isabs(file):
             return None, False
         path = PurePath(os.path.realpath(file))
         if any(path.is_relative_to(place) for place in self._tracing):
@@ -97,16 +108,16 @@ def _folder_of(package: str) -> PurePath | None:
 
 @contextmanager
 def model_frames(caller: Callable[..., Any]) -> Iterator[None]:
-    """Return a context manager: inside its ``with`` block, torch keeps all frames of the model.
+    """Keep all frames of the model in the stack traces of an export.
 
     These are the frames inside ``caller``, the function that calls ``torch.export``. Of torch's own frames, only those
-    of the functions ``forward`` are kept. If a version of torch selects frames otherwise, nothing changes.
+    of the functions ``forward`` are kept. If a version of torch selects frames otherwise, nothing changes. Exports in
+    other threads wait, because the selection is a setting of the whole process.
     """
     import torch
     from torch.fx.proxy import TracerBase
 
-    before = getattr(TracerBase, _FRAME_FILTER, None)
-    if before is None:
+    if not hasattr(TracerBase, _FRAME_FILTER):
         yield
         return
     code, torch_folder = caller.__code__, os.path.dirname(torch.__file__) + os.sep
@@ -121,8 +132,10 @@ def model_frames(caller: Callable[..., Any]) -> Iterator[None]:
             frame for frame in frames[inside:] if frame.name == "forward" or not frame.filename.startswith(torch_folder)
         )
 
-    setattr(TracerBase, _FRAME_FILTER, keep)
-    try:
-        yield
-    finally:
-        setattr(TracerBase, _FRAME_FILTER, before)
+    with _SELECTING:
+        before = getattr(TracerBase, _FRAME_FILTER)
+        setattr(TracerBase, _FRAME_FILTER, keep)
+        try:
+            yield
+        finally:
+            setattr(TracerBase, _FRAME_FILTER, before)

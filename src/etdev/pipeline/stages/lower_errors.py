@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.fx import Node
 
+    from etdev.program.sidecar import Source
+
 _NOT_CORE = re.compile(r"Operator (?:torch\._ops\.)?(?P<op>\S+) is not in Core ATen")
 _MIXED_DTYPES = re.compile(r"mismatched dtypes")
 _COMPLEX = re.compile(r"torch\.complex\d+")
@@ -269,12 +271,15 @@ def line_of(project: Project, programs: Iterable[ExportedProgram], op: str) -> s
 
 def line_of_node(project: Project, node: Node) -> str:
     """Return the source line of a node, as `` (model.py:12, in forward)``, or an empty text if it is not known."""
-    return _line_in(project, node.meta.get("stack_trace") or "")
+    return _text_of(SourceLines(project.loaded.root).of([node]))
 
 
-def _line_in(project: Project, trace: str) -> str:
-    """Return the source line in a stack trace, as `` (model.py:12, in forward)``, or an empty text if there is none."""
-    source = SourceLines(project.loaded.root).in_trace(trace)
+def _line_in(project: Project, text: str) -> str:
+    """Return the user's source line in the text of an error, as `` (model.py:12, in forward)``, or an empty text."""
+    return _text_of(SourceLines(project.loaded.root).in_trace(text, installed=False))
+
+
+def _text_of(source: Source | None) -> str:
     return "" if source is None else f" ({source.file}:{source.line}, in {source.function})"
 
 

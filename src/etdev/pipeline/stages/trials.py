@@ -253,13 +253,13 @@ def _largest_size(
     if smallest not in good or _is_equality(good, bad[0]):
         return None
     ranges = [(name, dim) for name, dim in signature.dims.items() if dim.max > dim.min]
+    end = time.monotonic() + _MOST_SECONDS
     large = [(name, dim) for name, dim in ranges if not _runs(call, signature, {**smallest, name: dim.max})]
     if len(large) != 1:
         return None
     ((name, dim),) = large
     fits = max(choice[name] for choice in good if choice == {**smallest, name: choice[name]})
     fails = min([dim.max, *(choice[name] for choice in bad if choice == {**smallest, name: choice[name]})])
-    end = time.monotonic() + _MOST_SECONDS
     while fits + 1 < fails:
         size = (fits + fails) // 2
         if time.monotonic() > end:
@@ -268,7 +268,9 @@ def _largest_size(
     if fits == dim.min or fits > fails or not _runs(call, signature, {**smallest, name: fits - 1}):
         return None  # Without the last condition, multiples of a size would count as a range.
     which = "the range" if len(signature.dims) == 1 else f"the range of {name!r}"
-    hint = f"narrow {which}: the largest size that runs is {fits}"
+    alone = len(ranges) > 1 and not _runs(call, signature, {**signature.largest(), name: fits})
+    note = " with the minimum of the other sizes" if alone else ""
+    hint = f"narrow {which}: the largest size that runs{note} is {fits}"
     return Remedy(("dims", name), f"{describe_choice(bad[0])} ({signature.describe()})", hint)
 
 

@@ -288,6 +288,7 @@ INSTALLED = (pytest.__file__, 6, "forward", "installed = 1")
         ((("ROOT/model.py", 3, "forward", "f(x)"), INSTALLED), Source("model.py", 3, "forward", "f(x)")),
         ((INSTALLED, TORCH), Source("pytest/__init__.py", 6, "forward", "installed = 1")),
         ((TORCH,), None),
+        ((("torch/fx/passes/runtime_assert.py", 24, "insert_deferred_runtime_asserts", ""),), None),
         (
             (("ROOT/model.py", 3, "forward", "cond()"), ("<eval_with_key>.7", 4, "forward", "y")),
             Source("model.py", 3, "forward", "cond()"),
@@ -302,6 +303,7 @@ INSTALLED = (pytest.__file__, 6, "forward", "installed = 1")
         "the project's before an installed package's",
         "an installed package's",
         "torch's own",
+        "torch's own, with a relative path",
         "inside a branch",
         "outside of the project",
     ],
@@ -310,6 +312,15 @@ def test_the_line_of_a_node(tmp_path: Path, frames: tuple[Any, ...], expected: S
     node: Any = _Node(*((file.replace("ROOT", str(tmp_path)), *rest) for file, *rest in frames))
 
     assert SourceLines(tmp_path).of([node]) == expected
+
+
+def test_a_line_in_the_text_of_an_error_is_the_users(tmp_path: Path) -> None:
+    files = (tmp_path / "model.py", pytest.__file__)
+    own, theirs = (f'failed\n  File "{file}", line 3, in run\n    x' for file in files)
+    lines = SourceLines(tmp_path)
+    assert lines.in_trace(own, installed=False) == Source("model.py", 3, "run", "x")
+    assert lines.in_trace(theirs, installed=False) is None
+    assert lines.in_trace(theirs) is not None
 
 
 def test_a_link_to_the_project_changes_no_name(tmp_path: Path) -> None:
