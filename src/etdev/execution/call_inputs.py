@@ -12,7 +12,7 @@ from etdev.errors import UsageError
 from etdev.execution.arrays import FORMATS, NAMED, WHERE, read_arrays
 from etdev.execution.fit import misfit, size_hint, wanted, wrong_axes
 from etdev.execution.float_ends import quantize
-from etdev.execution.literals import literal_tensor, literal_value
+from etdev.execution.literals import BOOLEANS, literal_tensor, literal_value
 from etdev.files import describe_os_error, read_file
 from etdev.pipeline.results.report import find_report, report_beside
 from etdev.program import model as m
@@ -222,7 +222,7 @@ def _value(declared: m.Value, given: _Given, end: QuantizedEnd | None) -> Any:
             case m.Double():
                 return float(given.text)
             case m.Bool():
-                return {"true": True, "false": False}[given.text.lower()]
+                return BOOLEANS[given.text.lower()]
             case m.String():
                 return given.text
             case _:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     import torch
 
 _SUFFIXES = frozenset(FORMATS.replace(" or ", ", ").split(", "))
-_BOOLEANS = {"true": True, "false": False}
+BOOLEANS = {"true": True, "false": False}
+"""Texts that users write for booleans, in lower case."""
 
 
 def literal_value(text: str) -> Any:
@@ -36,8 +37,8 @@ def literal_value(text: str) -> Any:
             return json.loads(text)
         except (ValueError, RecursionError):
             return text
-    if text.lower() in _BOOLEANS:
-        return _BOOLEANS[text.lower()]
+    if text.lower() in BOOLEANS:
+        return BOOLEANS[text.lower()]
     for number in (int, float):
         try:
             return number(text)

@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING
 from etdev.cli.rendering.text import count, printable
 from etdev.config.check_names import unjudged_level
 from etdev.config.keys import toml_name
+from etdev.pipeline.results.never_ran import RUNNING
 from etdev.pipeline.results.result import BuildResult, CheckResult, TargetResult
 
 if TYPE_CHECKING:
     from etdev.pipeline.results.file_result import FileResult, FilesResult
-
-
-_EXECUTING = frozenset({"runtime", "replay", "native", "device"})
-"""Names of the checks that execute a program."""
 
 
 def describe_verdict(result: BuildResult) -> str:
@@ -59,7 +56,7 @@ def file_verdict(file: FileResult) -> str:
         return f"rejected ({check_names(check for check in file.checks if check.status == 'failed')})"
     if file.unmet:
         return f"without a required check ({check_names(file.unmet)})"
-    executed = any(check.name in _EXECUTING and check.status == "passed" for check in file.checks)
+    executed = any(check.name in RUNNING and check.status == "passed" for check in file.checks)
     return "good in all checks that ran" if executed else "good in all checks that ran, but not executed"
 
 

@@ -33,6 +33,7 @@ _TRACING = ("torch", "torchao", "executorch", "etdev")
 _FRAME_FILTER = "_filter_traceback_frames"
 """Method of torch's tracers that selects frames. Torch documents that it may be overridden."""
 _SELECTING = RLock()
+"""Lock that is held while the frames of a model are selected."""
 
 
 class SourceLines:

@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 from etdev.pipeline.results.result import NOT_VERIFIED, TargetResult
 
-_RUNNING = ("runtime", "replay", "native", "device")
+RUNNING = ("runtime", "replay", "native", "device")
 """Names of the checks that run the program."""
 
 
@@ -25,7 +25,7 @@ def never_ran(target: TargetResult) -> NeverRan | None:
     No warning is needed in three cases: a check ran the program; a required check did not run, which is an error
     already; or ``--no-verify`` turned checks off.
     """
-    checks = {check.name: check for check in target.checks if check.name in _RUNNING}
+    checks = {check.name: check for check in target.checks if check.name in RUNNING}
     if (
         target.status == "rejected"
         or not {"runtime", "replay"} <= checks.keys()

@@ -46,8 +46,8 @@ def compare_with_model(check: str, built: BuiltTarget, runtime: Runtime, note: s
     figures, and the config's limits do not apply to them.
 
     A crash, a wrong shape or dtype, an error above the dtype's default tolerance, or fewer equal elements of integers
-    than ``min_agreement`` means a broken file. An error
-    that exceeds only the config's own ``atol``, ``rtol`` or ``min_snr_db`` is a missed limit.
+    than ``min_agreement`` means a broken file. An error that exceeds only the config's own ``atol``, ``rtol`` or
+    ``min_snr_db`` is a missed limit.
 
     ``note`` is appended to the summary of a passed check, and ``more`` sets other fields of that result.
     """
