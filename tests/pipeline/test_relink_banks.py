@@ -142,6 +142,15 @@ def test_tensors_that_do_not_fit_into_the_banks(tmp_path: Path) -> None:
     assert not (tmp_path / "b.pte").exists()
 
 
+@pytest.mark.parametrize(("operator", "advised"), [(SIN, True), (m.Operator("cortex_m::unknown", "out"), False)])
+def test_tiling_is_advised_only_for_kernels_that_tile(tmp_path: Path, operator: m.Operator, advised: bool) -> None:
+    found = chain(4)
+    plan = replace(found.execution_plan[0], operators=(operator,) * len(found.execution_plan[0].operators))
+    with pytest.raises(CapacityError) as caught:
+        relinked(replace(found, execution_plan=(plan,)), tmp_path, banks=["fast:1:8", "slow:2:8"])
+    assert ("memory.tiling" in str(caught.value.hint)) == advised
+
+
 def test_a_method_that_keeps_its_plan_fits_no_banks(tmp_path: Path) -> None:
     with pytest.raises(UnlinkableError, match="must keep its plan: the file does not say which arguments"):
         relinked(delegated(ambiguous=True), tmp_path, banks=["ram:1:1MiB"])

@@ -11,7 +11,7 @@ from etdev.kernel_trials.custom_ops import InPlaceOps
 from etdev.linker import Linked, LinkOptions, link
 from etdev.linker.io import CallerOwnedError
 from etdev.linker.planners import get_planner, guarded
-from etdev.lowering.axes import VIEWS
+from etdev.lowering.tileable import calls_tileable_kernels
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.usable_forms import usable_forms
 from etdev.pipeline.project.usercode import UserCode, translated
@@ -23,7 +23,6 @@ from etdev.pipeline.stages.link.io_owners import caller_owned, refused_end
 from etdev.pipeline.stages.link.nested import NestedReport, link_nested
 from etdev.pipeline.stages.link.proof import compare_link, wrong_link
 from etdev.program import Program
-from etdev.program.analysis.effects import operator_name
 from etdev.program.analysis.inplace import DEFAULT
 from etdev.program.data_files.assignment import DataFiles
 from etdev.program.segments import CONSTANT_ALIGNMENT, SEGMENT_ALIGNMENT
@@ -113,7 +112,8 @@ def _refused_capacity(project: Project, target: str, program: Program, error: Ca
     """
     settings = project.config.targets[target]
     remedies = list(error.remedies)
-    if settings.memory.tiling != "always" and not error.at_delegate and _may_tile(project, target, program):
+    may_tile = "tiling" in usable_forms(project, target) and calls_tileable_kernels(program)
+    if settings.memory.tiling != "always" and not error.at_delegate and may_tile:
         remedies.append("set `memory.tiling` to `always`")
     if settings.quantize is None:
         remedies.append("quantize the model")
@@ -121,16 +121,6 @@ def _refused_capacity(project: Project, target: str, program: Program, error: Ca
         remedies.append("let the caller own inputs and outputs with `io`, if it has memory outside of the banks")
     where = project.where("targets", target, "memory", "banks")
     return error.with_remedies(remedies, where)
-
-
-def _may_tile(project: Project, target: str, program: Program) -> bool:
-    """Return True if the target may use tiling, and the program calls an ATen kernel that is not a view.
-
-    Kernels of libraries such as ``cortex_m`` or ``quantized`` always compute whole tensors.
-    """
-    names = (operator_name(operator) for plan in program.execution_plan for operator in plan.operators)
-    ops = {name.removeprefix("aten::").partition(".")[0] for name in names if name.startswith("aten::")}
-    return bool(ops - VIEWS) and "tiling" in usable_forms(project, target)
 
 
 def _aligned(program: Program) -> Program:
