@@ -1,6 +1,6 @@
 """How small and how fast memory plans are: ``best`` beside ExecuTorch's order and the lower bound.
 
-``python benchmarks/planner.py [--largest N] [--plain] [--programs FILE.pte ...]`` plans
+``python benchmarks/planner.py [--largest N] [--plain] [--seeds N | --programs FILE.pte ...]`` plans
 
 * the published instances in the folder that ``ETDEV_SHARED`` names (``data/planner`` in it; ``../shared`` next to the
   repository by default), each of MiniMalloc's with the capacity in its name and once without. They are skipped, and it
@@ -8,7 +8,8 @@
 * graphs of 100 to 1,000,000 tensors, made up like those of transformers and of convolutional networks, without any
   order, and with tensors in use for long beside short ones. **Their generator is frozen**: it is not to be changed when
   the planner is. All but the last kind were written before the planner was tuned;
-* and, instead of both, what the linker asks for when it links the programs of some files again.
+* and, instead of both, N graphs of the last kind with 10,000 tensors each, or what the linker asks for when it links
+  the programs of some files again.
 
 Times are the processor's for ``make_plan`` alone: they include the bound and the check of the result, and neither
 reading nor imports. With numba (``pip install 'etdev[fast]'``) its code is compiled before the clock starts; what that
@@ -114,9 +115,9 @@ def scattered(count: int) -> list[Row]:
     return rows
 
 
-def mixed(count: int) -> list[Row]:
+def mixed(count: int, seed: int = 0) -> list[Row]:
     """Sixty sizes over five orders of magnitude; three of ten tensors are in use for long, the others are short."""
-    draws = Random(7919 + count)
+    draws = Random(7919 + count + 1_000_003 * seed)
     sizes = [512 * max(1, int(draws.lognormvariate(4, 2.5))) for _ in range(60)]
     rows = []
     for _ in range(count):
@@ -175,6 +176,7 @@ def main() -> int:
     parser.add_argument("--largest", type=int, default=SIZES[-1], metavar="N", help="tensors of the largest graph")
     parser.add_argument("--plain", action="store_true", help="do not use numba")
     parser.add_argument("--only", choices=["published", "graphs"], help="only these")
+    parser.add_argument("--seeds", type=int, metavar="N", help="plan N graphs of the last kind, nothing else")
     parser.add_argument("--programs", nargs="+", type=Path, metavar="FILE", help="plan these, nothing else")
     parser.add_argument("--graph", nargs=2, metavar=("KIND", "N"), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -183,6 +185,9 @@ def main() -> int:
     ready = "plain" if options.plain else warm_up()
     if options.programs:
         programs(options.programs)
+        return 0
+    if options.seeds:
+        seeds(options.seeds)
         return 0
     if options.graph:
         print(graph_row(options.graph[0], int(options.graph[1])))
@@ -265,6 +270,20 @@ def graphs(largest: int, *, plain: bool) -> None:
             unit = pace if count == 1_000 else unit
             growth = f"{pace / unit:.2f}" if unit else "-"
             print(f"{row} {float(seconds):.3f} | {growth} | {memory.strip()} |", flush=True)
+
+
+def seeds(count: int) -> None:
+    """Plan graphs with tensors in use for long beside short ones, all of one size, from several seeds."""
+    print("| seed | bound, B | best | says | seconds |\n| ---: | ---: | ---: | --- | ---: |")
+    found, spent = [], []
+    for seed in range(count):
+        problem = Problem(tuple(Buffer(size, start, end, ALIGNMENT) for size, start, end in mixed(10_000, seed)))
+        plan, seconds = timed(problem)
+        found.append(plan.size / plan.lower_bound)
+        spent.append(seconds)
+        print(f"| {seed} | {plan.lower_bound:,} | {ratio(plan)} | {says(problem, plan)} | {seconds:.1f} |", flush=True)
+    for name, values, digits in (("best", found, 4), ("seconds", spent, 1)):
+        print(f"{name}: median {statistics.median(values):.{digits}f}, at most {max(values):.{digits}f}")
 
 
 def graph_row(kind: str, count: int) -> str:

@@ -29,7 +29,7 @@ from etdev.planner.problem import Problem
 from etdev.planner.restarts import Restarts
 from etdev.planner.search import FOUND, NONE
 from etdev.planner.segments import Segments
-from etdev.planner.strips import place_in_strips
+from etdev.planner.strips import Strips
 from etdev.planner.tables import make_tables
 from etdev.planner.windows import Fixer
 
@@ -70,8 +70,13 @@ _MANY_CLASSED = 20_000
 
 Other strategies may take too long.
 """
-_MOST_ATTEMPTED = 100_000
-"""If a part with more buffers than this was placed in strips, the planner makes no further attempts."""
+_MANY_IN_STRIPS = 2_000
+"""For a part with more buffers than this, plans in strips come before other attempts."""
+_ONLY_IN_STRIPS = 5_000
+"""If a part with more buffers than this is in strips, the planner makes no other attempts.
+
+They would take many times as long, and rarely help.
+"""
 _FEW = 300
 """In a part with at most this many buffers, a window around any buffer usually contains the whole part."""
 _MOST_COMPARED = 20_000
@@ -155,9 +160,12 @@ class _Refinement:
 
     def run(self) -> None:
         """Run the attempts, quick attempts first, until the plan reaches the goal."""
-        if self._part.is_in_strips and len(self._part.buffers) > _MOST_ATTEMPTED:
-            return
-        few = len(self._part.buffers) <= _FEW
+        count = len(self._part.buffers)
+        if count > _MANY_IN_STRIPS:
+            in_strips = self._plan_in_strips() or self._part.is_in_strips
+            if self._part.size <= self._goal or (in_strips and count > _ONLY_IN_STRIPS):
+                return
+        few = count <= _FEW
         fix = [] if self._restarts is not None and few else [self._fix_goal]
         whole = [self._place_further, self._search_briefly, self._fit_segments, self._search_longer]
         attempts = [*whole, *fix] if self._restarts is not None else [*fix, *whole, *fix]
@@ -166,6 +174,18 @@ class _Refinement:
             attempt()
             if self._part.size <= max(self._goal, self._part.bound):
                 return
+
+    def _plan_in_strips(self) -> bool:
+        """Return True if a plan in strips is smaller than the smallest plan so far."""
+        part = self._part
+        strips = Strips(part.buffers)
+        is_smaller = False
+        for offsets in strips.plans(skip=1 if part.is_in_strips else 0):
+            is_smaller |= _take_smaller(part, offsets)
+            if part.size <= self._goal:
+                break
+        self._budget.left -= strips.steps
+        return is_smaller
 
     def _search_briefly(self) -> None:
         self._search(self._goal, min(_BRIEF_STEPS, self._steps))
@@ -250,18 +270,17 @@ class _Refinement:
                 low = capacity + 1
 
     def _take(self, offsets: Sequence[int]) -> None:
-        size = size_of(self._part.buffers, offsets)
-        if size < self._part.size:
-            self._part.offsets, self._part.size = list(offsets), size
+        _take_smaller(self._part, list(offsets))
 
 
 def _place_part(part: Part, goal: int, *, further: bool = False) -> None:
     """Plan a part with its first strategy. If ``further``, try all other strategies until one reaches the goal.
 
-    For a part with many buffers, strips are the first strategy if possible. For other parts, strips are a further one.
+    For a part with many buffers, strips are the first strategy if possible. With few, they are a further one.
     """
     buffers = part.buffers
-    if further != _is_large(part) and (found := place_in_strips(buffers)) is not None:
+    first_in_strips = _is_large(part) if not further else len(buffers) <= _MANY_IN_STRIPS
+    if first_in_strips and (found := next(Strips(buffers).plans(), None)) is not None:
         part.is_in_strips = not further
         _take_smaller(part, found)
         if part.size <= goal or not further:
@@ -284,11 +303,16 @@ def _place_part(part: Part, goal: int, *, further: bool = False) -> None:
             break
 
 
-def _take_smaller(part: Part, offsets: list[int]) -> None:
-    """Store offsets in a part if they are the part's first plan, or smaller than its smallest plan so far."""
+def _take_smaller(part: Part, offsets: list[int]) -> bool:
+    """Store offsets in a part if they are the part's first plan, or smaller than its smallest plan so far.
+
+    Return True if they are stored.
+    """
     size = size_of(part.buffers, offsets)
-    if not part.offsets or size < part.size:
+    is_smaller = not part.offsets or size < part.size
+    if is_smaller:
         part.offsets, part.size = offsets, size
+    return is_smaller
 
 
 def _is_large(part: Part) -> bool:

@@ -9,57 +9,147 @@ above the buffer, before it and after it.
 So buffers of one size use the same bytes in turn, and smaller buffers fill the gaps. With thousands of buffers in use
 at once, the plans are often close to the lower bound. Finding them is much faster than looking for a gap for each
 buffer.
+
+There are few of the largest buffers, and they leave the largest gaps. So an exact search may place these first.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
+from itertools import chain, islice, pairwise
 from operator import itemgetter
 from typing import TypeAlias
 
-from etdev.planner.problem import Buffer
+from etdev.planner.bounds import lower_bound
+from etdev.planner.problem import Buffer, Problem
+from etdev.planner.restarts import Restarts
+from etdev.planner.search import FOUND
+from etdev.planner.tables import make_tables
 
 _MOST_SIZES = 128
 """Largest number of different sizes. For each size, the planner visits all strips."""
 _MOST_VISITS = 12_000_000
-"""Largest product of the number of buffers and the number of sizes: about 20 seconds."""
+"""Largest product of the numbers of buffers, sizes and plans: about 20 seconds."""
 _PADDED = 1.05
 """Largest factor by which alignment may increase the sizes of all buffers together."""
+_MOST_LARGEST = 1_200
+"""Largest number of buffers that an exact search places first."""
+_MOST_PAIRS = 400_000
+"""Largest number of pairs of overlapping lifetimes in such a search."""
+_SEARCH_STEPS = 4_000_000
+"""Limit on the steps of one such search: about a second in Python."""
+_ALL_STEPS = 4 * _SEARCH_STEPS
+"""Limit on the steps of all such searches for a group of buffers."""
 
 _Strip: TypeAlias = tuple[int, int, int, int]
 """``(end, -begin, offset, height)``: ``height`` bytes from ``offset`` are free from instant ``begin`` to ``end``.
 
 So strips sort by their end. Among strips with equal ends, the one with the last begin is the first.
 """
+_Lifetime: TypeAlias = tuple[int, int]
+"""``(start, end)``: instants as in :class:`Buffer`."""
 
 
-def place_in_strips(buffers: Sequence[Buffer]) -> list[int] | None:
-    """Return the offsets of all buffers, placed in strips.
+class Strips:
+    """Plans in strips for a group of buffers, each of which is in use at some instant."""
 
-    Return None if a buffer has a pin, if there are too many sizes, or if alignment adds too much padding.
-    """
-    unit = max(buffer.alignment for buffer in buffers)
+    def __init__(self, buffers: Sequence[Buffer]) -> None:
+        self._buffers = buffers
+        self._unit = max(buffer.alignment for buffer in buffers)
+        self._sizes = [-(-buffer.size // self._unit) * self._unit for buffer in buffers]
+        self._distinct = sorted(set(self._sizes), reverse=True)
+        self.steps = 0
+        """Number of steps spent in exact searches."""
+
+    def plans(self, skip: int = 0) -> Iterator[list[int]]:
+        """Yield plans but the first ``skip``, as lists of the offsets of all buffers.
+
+        The first plan places buffers forwards in time, the second one backwards. For more plans, an exact search first
+        places the buffers of the two largest sizes, of the three largest sizes, and so on.
+
+        Yield no plan if a buffer has a pin, if there are too many sizes, or if alignment adds too much padding.
+        """
+        visits = len(self._buffers) * len(self._distinct)
+        is_large = len(self._distinct) > _MOST_SIZES or visits > _MOST_VISITS
+        has_pins = any(buffer.pin is not None for buffer in self._buffers)
+        padding_limit = _PADDED * sum(buffer.size for buffer in self._buffers)
+        if is_large or has_pins or sum(self._sizes) > padding_limit:
+            return
+        forwards = [(buffer.start, buffer.end) for buffer in self._buffers]
+        backwards = [(-end, -start) for start, end in forwards]
+        no_buffers: dict[int, int] = {}
+        ways = (
+            (placed, way) for placed in chain([no_buffers], self._largest_placed()) for way in (forwards, backwards)
+        )
+        for placed, lifetimes in islice(ways, skip, _MOST_VISITS // visits):
+            yield _place(lifetimes, self._sizes, placed)
+
+    def _largest_placed(self) -> Iterator[dict[int, int]]:
+        """Yield plans for more and more of the largest buffers: the offset of each by its index.
+
+        Each of these plans has the smallest possible size.
+        """
+        for least in self._distinct[1:]:
+            indices = [index for index, size in enumerate(self._sizes) if size >= least]
+            most_steps = min(_SEARCH_STEPS, _ALL_STEPS - self.steps)
+            if len(indices) > _MOST_LARGEST or most_steps <= 0:
+                return
+            buffers = tuple(
+                Buffer(self._sizes[index], self._buffers[index].start, self._buffers[index].end, self._unit)
+                for index in indices
+            )
+            tables = make_tables(buffers, _MOST_PAIRS)
+            if tables is None:
+                return
+            search = Restarts(tables, self.steps)
+            result, offsets = search.fit(lower_bound(Problem(buffers)), most_steps)
+            self.steps += search.steps
+            if result == FOUND:
+                yield dict(zip(indices, offsets, strict=True))
+
+
+def _place(lifetimes: Sequence[_Lifetime], sizes: Sequence[int], placed: Mapping[int, int]) -> list[int]:
+    """Return the offsets of all buffers. ``placed`` has the offsets of those that are placed already."""
+    first, never = min(start for start, _ in lifetimes), max(end for _, end in lifetimes) + 1
+    strips = _free_strips([(lifetimes[index], low, low + sizes[index]) for index, low in placed.items()], first, never)
+    offsets = [placed.get(index, 0) for index in range(len(lifetimes))]
+    top = max((low + sizes[index] for index, low in placed.items()), default=0)
     by_size: defaultdict[int, list[int]] = defaultdict(list)
-    for index, buffer in enumerate(buffers):
-        by_size[-(-buffer.size // unit) * unit].append(index)
-    padded = sum(size * len(indices) for size, indices in by_size.items())
-    has_pins = any(buffer.pin is not None for buffer in buffers)
-    is_large = len(by_size) > _MOST_SIZES or len(buffers) * len(by_size) > _MOST_VISITS
-    if has_pins or is_large or padded > _PADDED * sum(buffer.size for buffer in buffers):
-        return None
-    first, never = min(buffer.start for buffer in buffers), max(buffer.end for buffer in buffers) + 1
-    strips: list[_Strip] = []
-    offsets = [0] * len(buffers)
-    top = 0
+    for index, size in enumerate(sizes):
+        if index not in placed:
+            by_size[size].append(index)
     for size in sorted(by_size, reverse=True):
         level = _Level(size, strips, (never, -first, top, size))
-        for index in sorted(by_size[size], key=lambda index: (buffers[index].start, -buffers[index].end)):
-            offsets[index] = level.place(buffers[index])
+        for index in sorted(by_size[size], key=lambda index: (lifetimes[index][0], -lifetimes[index][1])):
+            offsets[index] = level.place(*lifetimes[index])
         strips, top = level.left(), level.top
     return offsets
+
+
+def _free_strips(used: Sequence[tuple[_Lifetime, int, int]], first: int, never: int) -> list[_Strip]:
+    """Return the strips between buffers, from instant ``first`` to ``never`` and up to the highest buffer.
+
+    ``used`` has the buffers as ``(lifetime, offset, end of the bytes)``.
+    """
+    heights = sorted({0, *(low for _, low, _ in used), *(high for _, _, high in used)})
+    layers: list[list[_Lifetime]] = [[] for _ in heights[1:]]
+    for lifetime, low, high in used:
+        for layer in range(bisect_left(heights, low), bisect_left(heights, high)):
+            layers[layer].append(lifetime)
+    strips: list[_Strip] = []
+    bottoms: dict[_Lifetime, int] = {}
+    """Offsets of the strips that reach up to the current layer, by the instants at which they are free."""
+    for bottom, lifetimes in zip(heights, [*layers, [(first, never)]], strict=True):
+        ends = [(first, first), *sorted(lifetimes), (never, never)]
+        gaps = [(end, start) for (_, end), (start, _) in pairwise(ends) if end < start]
+        strips += [
+            (end, -begin, low, bottom - low) for (begin, end), low in bottoms.items() if (begin, end) not in gaps
+        ]
+        bottoms = {gap: bottoms.get(gap, bottom) for gap in gaps}
+    return strips
 
 
 class _Level:
@@ -81,10 +171,10 @@ class _Level:
             (self._given if strip[3] >= size else self._left).append(strip)
         self._given.sort(key=itemgetter(1))
 
-    def place(self, buffer: Buffer) -> int:
+    def place(self, start: int, free_at: int) -> int:
         """Return the offset of a buffer. The buffer must not start before the one that was placed last."""
-        self._advance(buffer.start)
-        place = bisect_left(self._free, (buffer.end,))
+        self._advance(start)
+        place = bisect_left(self._free, (free_at,))
         if place < len(self._free):
             end, begin, offset, height = self._free.pop(place)
         else:
@@ -94,10 +184,10 @@ class _Level:
             insort(self._free, (end, begin, offset + self._size, height - self._size))
         elif height > self._size:
             self._left.append((end, begin, offset + self._size, height - self._size))
-        if -begin < buffer.start:
-            self._left.append((buffer.start, begin, offset, self._size))
-        if buffer.end < end:
-            heappush(self._later, (buffer.end, (end, -buffer.end, offset, self._size)))
+        if -begin < start:
+            self._left.append((start, begin, offset, self._size))
+        if free_at < end:
+            heappush(self._later, (free_at, (end, -free_at, offset, self._size)))
         return offset
 
     def _advance(self, now: int) -> None:
