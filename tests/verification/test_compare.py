@@ -202,6 +202,23 @@ def test_worst_excess_is_what_it_says(values: list[float], error: float, atol: f
     assert worst_excess(found, expected, atol, rtol) == pytest.approx(by_hand, abs=1e-9)
 
 
+@pytest.mark.parametrize("place", [0, 1_048_575, 1_048_576, 2_500_000])
+def test_every_part_of_a_large_output_counts(place: int) -> None:
+    expected = torch.full((2_500_001,), 2.0)
+    expected[5] = math.inf
+    found = expected.clone()
+    found[place] = 2.5
+    difference = Difference("float32")
+    difference.add(found, expected, "sample 0")
+    assert (difference.max_abs_error, difference.noise, difference.signal) == (0.5, 0.25, 4.0 * 2_500_000)
+    assert worst_excess(found, expected, 0.25, 0.0) == 0.25
+
+    found[place] = math.nan
+    difference.add(found, expected, "sample 1")
+    assert difference.problems == ["sample 1: NaN or infinite values are not at the same positions as in the reference"]
+    assert difference.noise == 0.25
+
+
 def test_worst_excess_leaves_what_is_not_finite_alone() -> None:
     values = tensor(INF, NAN, -INF)
 

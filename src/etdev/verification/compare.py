@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,9 @@ against the float model, subtracts :data:`QUANTIZED_MARGIN_DB`, and clamps the r
 The requirement depends on the model, because a delegate and the quantized model may round to different steps. The model
 amplifies such differences as much as its quantization noise. A wrong program has an SNR of about 0 dB.
 """
+
+_PIECE = 1 << 20
+"""Number of elements that are compared at once."""
 
 MOST_STEPS = 8
 """Upper bound of :func:`allowed_steps`. Eight steps are 1/32 of the range of int8, an SNR of about 30 dB."""
@@ -97,27 +101,52 @@ class Difference:
             self._add_tensors(found, expected, at)
 
     def _add_tensors(self, found: torch.Tensor, expected: torch.Tensor, at: str) -> None:
-        import torch
-
-        found64, expected64 = found.to(torch.float64), expected.to(torch.float64)
-        finite = torch.isfinite(expected64)
-        same = (found64 == expected64) | (found64.isnan() & expected64.isnan())
-        if not bool((same | finite).all()) or not bool(torch.isfinite(found64[finite]).all()):
-            self.problems.append(f"{at}: NaN or infinite values are not at the same positions as in the reference")
+        has_finite = False
+        largest = peak = signal = noise = 0.0
+        for pieces in zip(_in_pieces(found), _in_pieces(expected), strict=True):
+            compared = _where_finite(*pieces)
+            if compared is None:
+                self.problems.append(f"{at}: NaN or infinite values are not at the same positions as in the reference")
+                return
+            value, wanted = compared
+            if len(wanted):
+                error = value - wanted
+                largest, peak = max(largest, float(error.abs().max())), max(peak, float(wanted.abs().max()))
+                signal, noise = signal + float(wanted.dot(wanted)), noise + float(error.dot(error))
+                has_finite = True
+        if not has_finite:
             return
-        if not bool(finite.any()):
-            return
-        error = (found64 - expected64)[finite]
-        largest = _bounded(error.abs().max())
-        allowed = tolerance(self.dtype, self.compute_dtype, float(expected64[finite].abs().max()))
+        largest, signal, noise = _bounded(largest), _bounded(signal), _bounded(noise)
+        allowed = tolerance(self.dtype, self.compute_dtype, peak)
         self.max_abs_error = max(self.max_abs_error, largest)
         if largest - allowed > self.excess:
             self.excess, self.allowed, self.worst = largest - allowed, allowed, at
-        signal, noise = _bounded((expected64[finite] ** 2).sum()), _bounded((error**2).sum())
         ratio = _ratio_db(signal, noise)
         if ratio is not None and (self.lowest is None or ratio < self.lowest[0]):
             self.lowest = ratio, at
         self.signal, self.noise = _bounded(self.signal + signal), _bounded(self.noise + noise)
+
+
+def _in_pieces(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Yield the elements of a tensor as float64, in vectors of limited length: the whole may take much memory."""
+    import torch
+
+    elements = tensor.reshape(-1)
+    for start in range(0, len(elements), _PIECE):
+        yield elements[start : start + _PIECE].to(torch.float64)
+
+
+def _where_finite(found: torch.Tensor, expected: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Return both vectors without the elements that are NaN or infinite; None if these differ between the vectors."""
+    import torch
+
+    finite = torch.isfinite(expected)
+    if not bool(finite.all()):
+        same = (found == expected) | (found.isnan() & expected.isnan())
+        if not bool((same | finite).all()):
+            return None
+        found, expected = found[finite], expected[finite]
+    return (found, expected) if bool(torch.isfinite(found).all()) else None
 
 
 def _ratio_db(signal: float, noise: float) -> float | None:
@@ -136,18 +165,16 @@ def tolerance(dtype: str, compute_dtype: str, peak: float) -> float:
 
 def worst_excess(found: torch.Tensor, expected: torch.Tensor, atol: float, rtol: float) -> float:
     """Return the largest ``|found - expected| - (atol + rtol * |expected|)``; above 0 means out of tolerance."""
-    import torch
-
-    if expected.numel() == 0:
-        return -math.inf
-    found64, expected64 = found.to(torch.float64), expected.to(torch.float64)
-    excess = (found64 - expected64).abs() - (atol + rtol * expected64.abs())
-    return float(excess.nan_to_num(nan=-math.inf).max())
+    worst = -math.inf
+    for value, wanted in zip(_in_pieces(found), _in_pieces(expected), strict=True):
+        excess = (value - wanted).abs() - (atol + rtol * wanted.abs())
+        worst = max(worst, float(excess.nan_to_num(nan=-math.inf).max()))
+    return worst
 
 
-def _bounded(value: torch.Tensor | float) -> float:
+def _bounded(value: float) -> float:
     """Return the value, clamped to the largest finite float. Ratios and reports must not contain infinity."""
-    return min(float(value), sys.float_info.max)
+    return min(value, sys.float_info.max)
 
 
 def mismatch(found: Any, expected: Any) -> str | None:

@@ -44,16 +44,19 @@ class ComparedOutput:
     def add(self, value: Any, wanted: Any, plain: Any, at: str, settings: Verify) -> None:
         """Compare the program's output for one call with the outputs of the reference and the float model.
 
-        ``value`` is the program's output. ``wanted`` is the reference's output, and ``plain`` is the float model's.
-        ``at`` describes the call.
+        ``value`` is the program's output. ``wanted`` is the reference's output, and ``plain`` is the float model's,
+        the same object if the reference is the float model. ``at`` describes the call.
         """
         self.calls += 1
         before = len(self.against_reference.problems)
         self.against_reference.add(value, wanted, at)
         if len(self.against_reference.problems) > before:
             return
-        self.against_float.add(value, plain, at)
-        self.reference_against_float.add(wanted, plain, at)
+        if plain is wanted and not self.against_reference.whole:
+            self.against_float = self.against_reference
+        else:
+            self.against_float.add(value, plain, at)
+            self.reference_against_float.add(wanted, plain, at)
         if self.against_reference.whole:
             return
         if hasattr(wanted, "data_ptr") and (settings.atol is not None or settings.rtol is not None):
