@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -292,7 +293,9 @@ def test_the_ratio_of_a_quantized_program_is_against_the_float_model(
     assert check.status == status
     assert check.gate == (status == "failed")
     if status == "failed":
-        assert check.summary.endswith("; it equals the quantized model, so quantization is the cause")
+        said, _, modules = check.summary.partition("; with exact inputs, these modules have the largest errors: ")
+        assert said.endswith("; it equals the quantized model, so quantization is the cause")
+        assert re.fullmatch(r"'\w+' \(\d+\.\d dB\)(, '\w+' \(\d+\.\d dB\)){0,2}", modules), modules
         assert check.hint is not None
         assert check.hint.startswith("calibrate on more or other data")
 

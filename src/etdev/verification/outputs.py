@@ -18,6 +18,9 @@ from etdev.verification.compare import Difference, allowed_steps, required_snr_d
 from etdev.verification.output_findings import Findings, Problem
 from etdev.verification.subject import BuiltTarget
 
+_MOST_MODULES = 3
+"""Largest number of modules that a message names."""
+
 
 @dataclass
 class ComparedOutput:
@@ -224,6 +227,15 @@ def _judge_tolerance(built: BuiltTarget, label: str, output: ComparedOutput, fin
         findings.missed.append(Problem(text, ("targets", built.target, "verify", key), hint))
 
 
+def _largest_local_errors(built: BuiltTarget, method: str) -> str:
+    """Describe the modules in which quantization makes the largest errors; an empty text if they are not known."""
+    measure, sample = built.reference.local_errors.get(method), next(built.samples(method), None)
+    if measure is None or sample is None:
+        return ""
+    errors = [f"{error.module!r} ({error.snr_db:.1f} dB)" for error in measure(sample)[:_MOST_MODULES]]
+    return f"; with exact inputs, these modules have the largest errors: {', '.join(errors)}" if errors else ""
+
+
 def _judge_ratio(built: BuiltTarget, label: str, output: ComparedOutput, findings: Findings, scope: str) -> None:
     """Add a missed limit to the findings if the SNR against the float model is below ``min_snr_db``."""
     limit, ratio = built.settings.min_snr_db, output.against_float.snr_db
@@ -240,7 +252,7 @@ def _judge_ratio(built: BuiltTarget, label: str, output: ComparedOutput, finding
         text += "; it equals" if lowered is None else f"; it has {lowered:.1f} dB against"
         text += " the quantized model, "
         if quantized is not None and quantized < limit:
-            text += "so quantization is the cause"
+            text += "so quantization is the cause" + _largest_local_errors(built, output.method)
             hint = f"{more_accurate(built.project.config.quantize[scheme])}, or lower min_snr_db"
         else:
             itself = "equals the float model" if quantized is None else f"has {quantized:.1f} dB"

@@ -51,6 +51,16 @@ class ExportedMethod:
     """The inputs that the method was traced with."""
 
 
+@dataclass(frozen=True, slots=True)
+class LocalError:
+    """Error of a quantized module whose inputs are those of the float model."""
+
+    module: str
+    """Path of the module; the name of the op if the op is in no inner module."""
+    snr_db: float
+    """SNR, in dB, of the module's op with the largest error."""
+
+
 @dataclass(frozen=True)
 class ExportedModel:
     """All methods of the model, by name, in the config's order."""
@@ -69,6 +79,8 @@ class ExportedModel:
     """Values of the constant methods."""
     notes: tuple[str, ...] = ()
     """Notes from quantization, for the report."""
+    local_errors: Mapping[str, Callable[[Tensors], list[LocalError]]] = field(default_factory=dict)
+    """Maps each method that PT2E quantized to a function that measures the error of each module on a sample."""
     known: KnownOutputs = field(init=False, default_factory=KnownOutputs)
     """Outputs of earlier eager calls, so that the same calls do not run again. A changed copy of the model has none."""
 

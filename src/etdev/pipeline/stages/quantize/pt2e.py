@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from etdev import tosa_tools
 from etdev.config.tables.schemes import ArmEthosU, CortexM, Pt2e, Pt2eXnnpack
 from etdev.errors import EtdevError, QuantizeError
 from etdev.pipeline.project import Project
+from etdev.pipeline.project.torch_tensors import Tensors
 from etdev.pipeline.project.usercode import UserCode
-from etdev.pipeline.stages.artifacts import ExportedMethod, ExportedModel
+from etdev.pipeline.stages.artifacts import ExportedMethod, ExportedModel, LocalError
 from etdev.pipeline.stages.emit.module_paths import module_path
 from etdev.pipeline.stages.export import export_module
 from etdev.pipeline.stages.quantize import Calibration, quantize_failure, xnnpack
 from etdev.pipeline.stages.quantize.channels_last import use_channels_last
 from etdev.pipeline.stages.quantize.float_modules import check_modules_exist
+from etdev.pipeline.stages.quantize.local_errors import LocalErrors
 
 
 def quantize_program(
@@ -36,15 +39,17 @@ def quantize_program(
         check_modules_exist(settings.keep_float, paths, project.where("quantize", name, "keep_float"))
     methods: dict[str, ExportedMethod] = {}
     eager: dict[str, Callable[..., Any]] = {}
+    errors: dict[str, Callable[[Tensors], list[LocalError]]] = {}
     for method, graph in exported.methods.items():
         signature = exported.signatures[method]
-        converted = _convert(project, graph, settings, name, method, calibration)
+        converted, local_errors = _convert(project, graph, settings, name, method, calibration)
         if not _is_quantized(converted):
             methods[method], eager[method] = graph, exported.eager[method]
             continue
         program = export_module(project, user, converted, signature, graph.example)
         methods[method] = ExportedMethod(program, graph.example)
         eager[method] = converted
+        errors[method] = partial(local_errors.measure, converted)
     plain = [repr(method) for method in methods if methods[method] is exported.methods[method]]
     if len(plain) == len(methods):
         raise QuantizeError(
@@ -53,7 +58,7 @@ def quantize_program(
             hint=" or ".join(_remedies(settings)),
         )
     notes = (f"methods with nothing to quantize, which stay in float: {', '.join(plain)}",) if plain else ()
-    return replace(exported, methods=methods, eager=eager, scheme=settings.scheme, notes=notes)
+    return replace(exported, methods=methods, eager=eager, scheme=settings.scheme, notes=notes, local_errors=errors)
 
 
 def _remedies(settings: Pt2e) -> Iterator[str]:
@@ -73,7 +78,7 @@ def _convert(
     name: str,
     method: str,
     calibration: Calibration,
-) -> Any:
+) -> tuple[Any, LocalErrors]:
     import torch
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
@@ -90,13 +95,14 @@ def _convert(
                 for sample in calibration(method):
                     prepared(*sample)
                     reset(prepared)
+            local_errors = LocalErrors(prepared)
             converted = convert_pt2e(prepared)
             reset(converted)
     except EtdevError:
         raise
     except Exception as error:
         raise quantize_failure(settings.scheme, error, where) from error
-    return converted
+    return converted, local_errors
 
 
 def _quantizer(settings: Pt2e) -> Any:
