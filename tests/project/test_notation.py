@@ -32,17 +32,12 @@ def test_an_assignment_is_found() -> None:
 
 
 def _texts(path: Path) -> list[tuple[int, str]]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    docs = {
-        id(statement.value)
-        for node in ast.walk(tree)
-        if isinstance(node, documented)
-        for statement in node.body
-        if isinstance(statement, ast.Expr)
-    }
-    return [
-        (node.lineno, node.value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs
-    ]
+    docs: set[int] = set()
+    found: list[tuple[int, str]] = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):  # Nodes come before what is in them.
+        if isinstance(node, documented):
+            docs |= {id(statement.value) for statement in node.body if isinstance(statement, ast.Expr)}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+            found.append((node.lineno, node.value))
+    return found

@@ -24,6 +24,7 @@ def _check(trial: Trial, *, made: int, changed: int) -> None:
     assert all(total.found[check] for check in CHECKS)
 
 
+@pytest.mark.integration
 def test_device_mutants(tmp_path: Path) -> None:
     """A few mutants of each kind, of a link with state and one with a branch."""
     subjects = [make_subject(name, tmp_path / name) for name in ("state on one device", "a branch")]
