@@ -70,7 +70,9 @@ def unused_before(plan: m.ExecutionPlan, memory: MethodMemory, kept: Iterable[Ra
     storages = [storage for storage in memory.storages if storage.size]
     found = {CALL: unused_ranges(storages, None, 0)}
     graph = flow_graph(plan)
-    _add_straight(found, storages, len(graph.instructions))
+    for instant, ranges in unused_in_turn(storages).items():
+        if instant <= len(graph.instructions):
+            found[instant - 1] = ranges
     for block in graph.blocks:
         for successor in block.successors:
             if successor != graph.exit and graph.blocks[successor].start != block.end:
@@ -92,29 +94,38 @@ def unused_before(plan: m.ExecutionPlan, memory: MethodMemory, kept: Iterable[Ra
     }
 
 
-def _add_straight(found: dict[int, list[Range]], storages: Sequence[Storage], count: int) -> None:
-    """Add the bytes that go out of use from one instruction to the next instruction in the file."""
+def unused_in_turn(storages: Sequence[Storage]) -> dict[int, list[Range]]:
+    """Map each instant to the bytes that were in use at the instant before and are not in use at this one.
+
+    The result has the instants from 1 on with such bytes. They are those of :func:`unused_ranges`, in much less time.
+    """
+    found: dict[int, list[Range]] = {}
     begins: dict[int, list[Storage]] = defaultdict(list)
     ends: dict[int, list[Storage]] = defaultdict(list)
     active: dict[int, dict[int, Storage]] = defaultdict(dict)
     for storage in storages:
         if storage.persistent:
             active[storage.memory_id][id(storage)] = storage
-        elif storage.start < storage.end:
+        elif storage.start < storage.end and storage.size:
             begins[storage.start].append(storage)
             ends[storage.end].append(storage)
-    for instant in range(count + 1):
-        for storage in ends[instant]:
+    for instant in sorted(begins.keys() | ends.keys()):
+        over = ends.get(instant, [])
+        for storage in over:
             active[storage.memory_id].pop(id(storage), None)
-        for storage in begins[instant]:
+        for storage in begins.get(instant, []):
             active[storage.memory_id][id(storage)] = storage
-        for storage in ends[instant]:
-            span = storage.offset, storage.offset + storage.size
-            taken = sorted(
-                (other.offset, other.offset + other.size)
-                for other in active[storage.memory_id].values()
-                if other.offset < span[1] and span[0] < other.offset + other.size
-            )
-            parts = without(span, taken)
-            if parts and instant:
-                found.setdefault(instant - 1, []).extend((storage.memory_id, low, high) for low, high in parts)
+        ranges = [
+            (storage.memory_id, low, high)
+            for storage in over
+            for low, high in _free_parts(storage, active[storage.memory_id].values())
+        ]
+        if ranges and instant > 0:
+            found[instant] = ranges
+    return found
+
+
+def _free_parts(storage: Storage, active: Iterable[Storage]) -> list[tuple[int, int]]:
+    start, end = storage.offset, storage.offset + storage.size
+    taken = [(other.offset, other.offset + other.size) for other in active]
+    return without((start, end), sorted((low, high) for low, high in taken if low < end and start < high))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from etdev.program.analysis.storage import MethodMemory
-from etdev.program.analysis.unused import Range, unused_ranges, without
+from etdev.program.analysis.unused import Range, unused_in_turn, unused_ranges, without
 
 if TYPE_CHECKING:
     from etdev.runtime.interpreter.tensors import Memory
@@ -37,7 +37,9 @@ class Poison:
     def __init__(self, found: MethodMemory, memories: Sequence[Memory | None]) -> None:
         self._storages = found.storages
         self._memories = memories
-        self._known: dict[tuple[int | None, int], tuple[Range, ...]] = {}
+        self._known: dict[tuple[int | None, int], Sequence[Range]] = {
+            (instant - 1, instant): ranges for instant, ranges in unused_in_turn(found.storages).items()
+        }
         self._kept: dict[int, list[tuple[int, int]]] = {}
         """Maps the ``id`` of a memory to the sorted byte ranges of state in that memory."""
         self.spare(self.state())
@@ -70,7 +72,8 @@ class Poison:
         """
         key = before, instant
         if key not in self._known:
-            self._known[key] = tuple(unused_ranges(self._storages, before, instant))
+            is_next = before is not None and instant == before + 1
+            self._known[key] = () if is_next else unused_ranges(self._storages, before, instant)
         for buffer, start, end in self._known[key]:
             memory = self._memories[buffer]
             assert memory is not None
