@@ -17,10 +17,8 @@ from etdev.config.check_names import BUILT_IN
 from etdev.decisions import Elision, InPlace, TilingDecision
 from etdev.pipeline.results.decision_counts import count_copies, count_inplace
 from etdev.pipeline.results.file_result import FileResult, FilesResult
+from etdev.pipeline.results.reasons import NO_DEVICES, NO_LIMIT, NO_METRIC
 from etdev.pipeline.results.result import (
-    NO_DEVICES,
-    NO_LIMIT,
-    NO_METRIC,
     BuildResult,
     CheckResult,
     DataFile,

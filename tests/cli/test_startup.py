@@ -66,6 +66,11 @@ def test_commands_that_need_no_model_import_nothing_heavy(arguments: list[str], 
     assert not _modules_after(arguments, project) & HEAVY
 
 
+def test_validate_imports_no_results_of_builds(project: Path) -> None:
+    """Their models take a sixth of its time."""
+    assert "etdev.pipeline.results.result" not in _modules_after(["validate"], project)
+
+
 @pytest.mark.integration
 @pytest.mark.parametrize(
     ("arguments", "allowed"),

@@ -49,6 +49,7 @@ _TARGET = {
         "rtol": 0.1,
         "min_snr_db": 30,
         "min_agreement": 0.99,
+        "min_close": 0.98,
         "require": ["runtime"],
         "accuracy": {"fn": "data:accuracy", "min": 0.5, "max": 1.5},
         "sessions": "data:sessions",

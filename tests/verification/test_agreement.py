@@ -133,6 +133,32 @@ def test_floats_next_to_an_index_keep_their_limits(decoder: Prepared) -> None:
     assert "output 1 of 'decode' has an error of" in check.summary
 
 
+@pytest.mark.parametrize(("limit", "status"), [(None, "failed"), ("0.9", "passed"), ("0.999", "failed")])
+def test_rows_that_swap_places_have_a_limit(decoder: Prepared, limit: str | None, status: str) -> None:
+    """A tie in a `topk` swaps two rows. With 2 times 32 of 1,024 elements, 93.7% are within the tolerance."""
+    first = torch.rand(4, 16, generator=torch.Generator().manual_seed(0))  # As in DATA.
+
+    def swap(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        rows = x[[1, 0, 2, 3]] if torch.equal(x, first) else x
+        return x.argmax(-1), rows * 2
+
+    settings = [] if limit is None else [f"min_close={limit}"]
+    check = judge(decoder, *settings, method=swap)["runtime"]
+
+    assert (check.status, check.gate) == (status, False)
+    if limit is None:
+        assert "output 1 of 'decode' has an error of" in check.summary
+        assert check.summary.endswith("32 of 512 elements differ by more")
+        said = "set `verify.min_close` to the share of elements that must agree"
+    else:
+        assert "output 1 of 'decode': 64 of 1,024 elements differ (93.7% agree" in check.summary
+        said = "lower `min_close` to the share of elements that must agree"
+    if status == "failed":
+        assert check.hint is not None
+        assert check.hint.startswith("the method computes an index (argmax), and a tie or rounding may pick another")
+        assert check.hint.endswith(said)
+
+
 def test_without_an_op_that_picks_an_index_the_backend_may_be_the_cause(tmp_path: Path) -> None:
     model = MODEL.replace("x.argmax(-1)", "x > 0.5")
     program = prepare(tmp_path, "cpu", CONFIG, model=model, data=DATA)

@@ -18,6 +18,7 @@ from etdev.verification.compare import (
     RELATIVE_TOLERANCE,
     SMALLEST_PEAK,
     Difference,
+    Sums,
     allowed_steps,
     required_snr_db,
     same_bits,
@@ -152,6 +153,38 @@ def test_the_signal_to_noise_ratio_is_over_all_samples() -> None:
     difference = compare((tensor(3.0), tensor(3.0)), (tensor(4.1), tensor(4.0)))
 
     assert difference.snr_db == pytest.approx(10 * math.log10(25 / 0.01), abs=1e-3)
+
+
+@given(
+    varying=st.lists(st.lists(st.integers(-9, 9), min_size=3, max_size=3), min_size=2, max_size=5),
+    noise=st.lists(st.lists(st.integers(-9, 9), min_size=3, max_size=3), min_size=5, max_size=5),
+    constant=st.integers(-1000, 1000),
+)
+def test_a_part_that_is_the_same_in_all_calls_does_not_count(
+    varying: list[list[int]], noise: list[list[int]], constant: int
+) -> None:
+    difference = Difference("float32", sums=Sums())
+    wanted = torch.tensor(varying, dtype=torch.float64)
+    error = torch.tensor(noise[: len(varying)], dtype=torch.float64)
+    for index in range(len(varying)):
+        difference.add(wanted[index] + constant + error[index], wanted[index] + constant, f"sample {index}")
+    signal, loss = (float((item - item.mean(0)).square().sum()) for item in (wanted, error))
+    if signal < 1e-6 or loss < 1e-6:
+        assert difference.varying_snr_db is None
+    else:
+        assert difference.varying_snr_db == pytest.approx(10 * math.log10(signal / loss), abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [[tensor(1.0, 2.0)], [tensor(1.0, 2.0), tensor(1.0)], [tensor(1.0, NAN), tensor(2.0, NAN)]],
+    ids=["one", "several shapes", "not finite"],
+)
+def test_the_part_is_not_known(calls: list[torch.Tensor]) -> None:
+    difference = Difference("float32", sums=Sums())
+    for index, wanted in enumerate(calls):
+        difference.add(wanted + 0.25 * (1 + index), wanted, "")
+    assert difference.varying_snr_db is None
 
 
 def test_noise_on_a_reference_of_zeros_is_a_number() -> None:

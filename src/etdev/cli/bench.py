@@ -212,7 +212,7 @@ def _memory(result: BenchResult) -> Iterator[str]:
     if outside is not None:
         heap = "not counted here" if outside.heap is None else format_size(outside.heap)
         pools = f"method pool {format_size(outside.method_pool)}, temporary pool {format_size(outside.temporary_pool)}"
-        yield f"{pools}, heap of delegates {heap}"
+        yield f"{pools}, heap {heap}"
     before, peak = result.memory.resident_before, result.memory.resident_peak
     whose = "the runtime's process" if result.runtime != "replay" else "etdev's own process"
     if before is None or peak is None:

@@ -85,8 +85,8 @@ class Budget(Table):
     ram: ByteSize | None = Field(
         None,
         description="Largest RAM of the target on the host: planned memory, the pools of ExecuTorch's method and "
-        "temporary allocators, and the heap of delegates, with all methods loaded. It is measured in ExecuTorch's C++ "
-        "runtime on this machine.",
+        "temporary allocators, and the heap of delegates and kernels, with all methods loaded. It is measured in "
+        "ExecuTorch's C++ runtime on this machine.",
     )
     scratch: ByteSize | None = Field(
         None,

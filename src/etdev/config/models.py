@@ -183,6 +183,12 @@ class Verify(Table):
         "over all samples and sessions: above 0, at most 1. Replaces the default, under which all must be equal. Lower "
         "it for a method that computes an index, such as a token id, because a tie may pick another one.",
     )
+    min_close: PositiveShare | None = Field(
+        None,
+        description="Share of the elements of each float output that must be within etdev's default tolerance, over "
+        "all samples and sessions: above 0, at most 1. Replaces the default, under which all must be. Set it for a "
+        "method that orders rows by score, such as a detector, because a tie may swap two rows.",
+    )
     accuracy: Accuracy | None = Field(None, description="Limits on the project's own metric.")
     sessions: Entry | None = Field(
         None,

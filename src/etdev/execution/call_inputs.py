@@ -306,6 +306,8 @@ def _checked(declared: m.Value, tensor: torch.Tensor, called: str) -> torch.Tens
     axes = len(declared.sizes)
     if tensor.dtype != torch_dtype(declared.scalar_type) or tensor.dim() not in (axes, axes + 1):
         hint = f"convert the array to {wanted(declared)}; etdev converts only float32 arrays for quantized inputs"
+        if tensor.dtype == torch.uint8 and torch_dtype(declared.scalar_type) == torch.int8:
+            hint += ". For bytes of an image, subtract 128 first if the zero point is -128 (`etdev inspect` shows it)"
         raise UsageError(problem, where=WHERE, hint=hint)
     if tensor.dim() > axes:
         if not wrong_axes(declared, tensor.shape[1:]):

@@ -59,7 +59,9 @@ def _advice(project: Project, target: str, measured: Measured, figure: str, plac
         case "weights":
             return "" if settings.quantize else "quantize the model"
         case "ram":
-            return "reduce the largest part (`etdev bench --runtime native` lists the parts of each method)"
+            less = "reduce the largest part (`etdev bench --runtime native` lists the parts of each method)"
+            stock = ', set `lowering` to "stock", which takes less memory outside of the plan'
+            return less + stock * (settings.lowering == "kernels" and not settings.partitioners)
         case "scratch" | "fast_scratch":
             return "add `--optimise=Size` to the option `extra_flags` of the partitioner, or use another `memory_mode`"
         case "copies":

@@ -1,7 +1,8 @@
-"""Share of equal elements in an output of integers or truth values, such as token ids.
+"""Share of the elements of an output that agree with the reference.
 
-Two indices are equal or not: their distance has no meaning. So such outputs have no error and no SNR. By default, all
-elements must equal the reference. ``verify.min_agreement`` of the config may require less.
+Two indices, such as token ids, are equal or not: their distance has no meaning. So outputs of integers or truth values
+have no error and no SNR. By default, all elements must equal the reference. ``verify.min_agreement`` of the config may
+require less. Elements of floats agree if their error is within the tolerance.
 """
 
 from __future__ import annotations

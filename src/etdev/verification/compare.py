@@ -36,11 +36,43 @@ The requirement depends on the model, because a delegate and the quantized model
 amplifies such differences as much as its quantization noise. A wrong program has an SNR of about 0 dB.
 """
 
+_ROUNDED = 1e-12
+"""Share of an energy below which a difference of energies is rounding only."""
 _PIECE = 1 << 20
 """Number of elements that are compared at once."""
 
 MOST_STEPS = 8
 """Upper bound of :func:`allowed_steps`. Eight steps are 1/32 of the range of int8, an SNR of about 30 dB."""
+
+
+@dataclass
+class Sums:
+    """Sums of each element of an output and of its error over all calls."""
+
+    calls: int = 0
+    signal: torch.Tensor | None = None
+    noise: torch.Tensor | None = None
+
+    def with_call(self, found: torch.Tensor, expected: torch.Tensor) -> Sums | None:
+        """Return the sums with those of one more call.
+
+        Return None if the call has another shape, very many elements, or elements that are not finite.
+        """
+        signal = expected.double()
+        noise = found.double() - signal
+        if signal.numel() > _PIECE or not bool(noise.isfinite().all()):
+            return None
+        if self.signal is None or self.noise is None:
+            return Sums(1, signal, noise)
+        if self.signal.shape != signal.shape:
+            return None
+        return Sums(self.calls + 1, self.signal + signal, self.noise + noise)
+
+    def constant_parts(self) -> tuple[float, float]:
+        """Return the energies of the part that is the same in all calls: of the reference and of the error."""
+        if self.signal is None or self.noise is None:
+            return 0.0, 0.0
+        return float(self.signal.square().sum()) / self.calls, float(self.noise.square().sum()) / self.calls
 
 
 @dataclass
@@ -64,8 +96,10 @@ class Difference:
     lowest: tuple[float, str] | None = None
     """SNR, in dB, and description of the call with the lowest SNR; None if all calls are equal to the reference."""
     agreement: Agreement = field(default_factory=Agreement)
-    """Counts of elements, for an output of integers or truth values."""
+    """Counts of elements that differ: by more than the tolerance, or at all for integers and truth values."""
     problems: list[str] = field(default_factory=list)
+    sums: Sums | None = None
+    """Sums over all calls, if they are wanted."""
 
     @property
     def snr_db(self) -> float | None:
@@ -76,12 +110,24 @@ class Difference:
         return _ratio_db(self.signal, self.noise)
 
     @property
+    def varying_snr_db(self) -> float | None:
+        """SNR, in dB, without the part of each element that is the same in all calls; None if it is not known."""
+        if self.sums is None or self.sums.calls < 2 or self.problems:
+            return None
+        constant_signal, constant_noise = self.sums.constant_parts()
+        signal, noise = self.signal - constant_signal, self.noise - constant_noise
+        # The differences of nearly equal numbers are rounding errors.
+        if signal <= _ROUNDED * self.signal or noise <= _ROUNDED * self.noise:
+            return None
+        return _ratio_db(signal, noise)
+
+    @property
     def whole(self) -> bool:
         """True for an output of integers or truth values.
 
         Quantized outputs are compared as floats (:class:`~etdev.execution.float_ends.FloatEnds`), so they are not.
         """
-        return self.dtype.startswith(("int", "uint", "bool"))
+        return is_whole(self.dtype)
 
     def add(self, found: Any, expected: Any, at: str) -> None:
         """Compare the output of one call with the expected output, and add the difference to the totals.
@@ -117,7 +163,11 @@ class Difference:
         if not has_finite:
             return
         largest, signal, noise = _bounded(largest), _bounded(signal), _bounded(noise)
+        if self.sums is not None:
+            self.sums = self.sums.with_call(found, expected)
         allowed = tolerance(self.dtype, self.compute_dtype, peak)
+        beyond = 0 if largest <= allowed else _count_beyond(found, expected, allowed)
+        self.agreement.add(beyond, found.numel(), at)
         self.max_abs_error = max(self.max_abs_error, largest)
         if largest - allowed > self.excess:
             self.excess, self.allowed, self.worst = largest - allowed, allowed, at
@@ -125,6 +175,12 @@ class Difference:
         if ratio is not None and (self.lowest is None or ratio < self.lowest[0]):
             self.lowest = ratio, at
         self.signal, self.noise = _bounded(self.signal + signal), _bounded(self.noise + noise)
+
+
+def _count_beyond(found: torch.Tensor, expected: torch.Tensor, allowed: float) -> int:
+    """Return the number of elements with a larger error than allowed."""
+    pieces = zip(_in_pieces(found), _in_pieces(expected), strict=True)
+    return sum(int(((value - wanted).abs() > allowed).sum()) for value, wanted in pieces)
 
 
 def _in_pieces(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
@@ -147,6 +203,11 @@ def _where_finite(found: torch.Tensor, expected: torch.Tensor) -> tuple[torch.Te
             return None
         found, expected = found[finite], expected[finite]
     return (found, expected) if bool(torch.isfinite(found).all()) else None
+
+
+def is_whole(dtype: str) -> bool:
+    """Return True for a dtype of integers or truth values."""
+    return dtype.startswith(("int", "uint", "bool"))
 
 
 def _ratio_db(signal: float, noise: float) -> float | None:

@@ -88,8 +88,10 @@ def _difference(built: BuiltTarget, value: Any, wanted: Any) -> str | None:
     if difference.problems:
         return difference.problems[0].partition(": ")[2]
     counts = difference.agreement
-    if counts.differing > allowed_elements(built.settings.min_agreement, counts.elements, few=True):
-        return f"is not the reference's: {counts} ({counts.share} agree)"
+    if built.counts_elements(difference):
+        _, share = built.least_share(whole=difference.whole)
+        is_less = counts.differing > allowed_elements(share, counts.elements, few=True)
+        return f"is not the reference's: {counts} ({counts.share} agree)" if is_less else None
     if difference.excess > 0:
         return f"has an error of {difference.max_abs_error:.3g}, but {dtype} allows at most {difference.allowed:.3g}"
     return None

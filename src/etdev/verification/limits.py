@@ -11,7 +11,8 @@ from etdev.inspection.delegate_memory import delegate_memory
 from etdev.inspection.measure import measure_program
 from etdev.pipeline.project import Project
 from etdev.pipeline.results.figures import Figures
-from etdev.pipeline.results.result import NO_LIMIT, CheckResult, Failure, LatencyResult, MethodResult
+from etdev.pipeline.results.reasons import NO_LIMIT
+from etdev.pipeline.results.result import CheckResult, Failure, LatencyResult, MethodResult
 from etdev.program import Program
 from etdev.program.sidecar import MethodNotes
 from etdev.program.sidecar.records import DelegateRecord

@@ -6,7 +6,8 @@ from etdev.config.check_names import check_names
 from etdev.execution.runtimes import torch_obstacle
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.usercode import UserCode
-from etdev.pipeline.results.result import NOT_VERIFIED, CheckResult
+from etdev.pipeline.results.reasons import NOT_VERIFIED
+from etdev.pipeline.results.result import CheckResult
 from etdev.verification.answers import not_run
 from etdev.verification.check import Check, Need
 from etdev.verification.checks.accuracy import AccuracyCheck

@@ -87,6 +87,7 @@ def _worst(one: OutputError, other: OutputError) -> OutputError:
             "max_abs_error": max(one.max_abs_error, other.max_abs_error),
             "snr_db": _least(one.snr_db, other.snr_db),
             "float_snr_db": _least(one.float_snr_db, other.float_snr_db),
+            "varying_snr_db": _least(one.varying_snr_db, other.varying_snr_db),
             "elements": _total(one.elements, other.elements),
             "differing": _total(one.differing, other.differing),
             "steps": max((item.steps for item in (one, other) if item.steps is not None), default=None),

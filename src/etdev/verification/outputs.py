@@ -14,7 +14,15 @@ from etdev.pipeline.stages.inputs import Call
 from etdev.runtime.stock import ProgramFailureError
 from etdev.verification.advice import more_accurate
 from etdev.verification.agreement import allowed_elements
-from etdev.verification.compare import Difference, allowed_steps, required_snr_db, steps_apart, worst_excess
+from etdev.verification.compare import (
+    Difference,
+    Sums,
+    allowed_steps,
+    is_whole,
+    required_snr_db,
+    steps_apart,
+    worst_excess,
+)
 from etdev.verification.output_findings import Findings, Problem
 from etdev.verification.subject import BuiltTarget
 
@@ -42,6 +50,7 @@ class ComparedOutput:
         """Return an empty comparison for an output with the dtype of ``wanted``, an output of the reference."""
         dtype = str(getattr(wanted, "dtype", type(wanted).__name__)).removeprefix("torch.")
         first, second, third = (Difference(dtype, compute_dtype) for _ in range(3))
+        second.sums = Sums()
         return cls(method, position, first, second, third)
 
     def add(self, value: Any, wanted: Any, plain: Any, at: str, settings: Verify) -> None:
@@ -109,12 +118,12 @@ class Comparison:
 
 
 def judge_elements(built: BuiltTarget, findings: Findings) -> None:
-    """Compare the equal elements of each output of integers or truth values with the limit, over all compared calls.
+    """Compare the elements of each output that agree with the limit, over all compared calls.
 
     In a quantized target without ``min_agreement``, as many elements may differ as quantization changed.
     """
-    limit = built.settings.min_agreement
     for (method, position), compared in findings.elements.items():
+        key, limit = built.least_share(whole=is_whole(compared.dtype))
         found, changed = compared.found, compared.quantized.differing
         allowed = allowed_elements(limit, found.elements, few=not built.effort.limits)
         if limit is None and built.quantized:
@@ -122,18 +131,19 @@ def judge_elements(built: BuiltTarget, findings: Findings) -> None:
         if found.differing <= allowed:
             continue
         if limit is not None:
-            why = f" agree, but min_agreement is {limit:.4g}"
+            why = f" agree, but {key} is {limit:.4g}"
         elif built.quantized:
             why = f" agree; quantization changed {changed:,}, and no more are allowed by default"
         else:
             why = f" agree; {compared.dtype} allows none by default"
         text = f"output {position} of {method!r}: {found} ({found.share}{why}; first in {found.first})"
-        findings.broken.append(_disagreement(built, method, text))
+        findings.broken.append(_disagreement(built, method, text, whole=is_whole(compared.dtype)))
 
 
-def _disagreement(built: BuiltTarget, method: str, text: str) -> Problem:
-    key = ("targets", built.target, "verify", "min_agreement")
-    change = "set `verify.min_agreement` to" if built.settings.min_agreement is None else "lower `min_agreement` to"
+def _disagreement(built: BuiltTarget, method: str, text: str, *, whole: bool) -> Problem:
+    name, limit = built.least_share(whole=whole)
+    key = ("targets", built.target, "verify", name)
+    change = f"set `verify.{name}` to" if limit is None else f"lower `{name}` to"
     change += " the share of elements that must agree"
     ops = built.index_ops.get(method, ())
     if ops:
@@ -151,6 +161,7 @@ def _judge(built: BuiltTarget, output: ComparedOutput, findings: Findings, scope
     if difference.problems:
         findings.broken.append(built.broken(f"{label}: {difference.problems[0]}"))
         return
+    by_elements = built.counts_elements(difference)
     figures = OutputError(
         method=output.method,
         output=output.position,
@@ -159,12 +170,14 @@ def _judge(built: BuiltTarget, output: ComparedOutput, findings: Findings, scope
         allowed=difference.allowed if math.isfinite(difference.allowed) else 0.0,
         snr_db=snr,
         float_snr_db=float_snr if built.quantized else None,
+        varying_snr_db=output.against_float.varying_snr_db if built.quantized else None,
         **_steps(built, output),
-        **_counts(difference),
+        **(_counts(difference) if by_elements else {}),
     )
     findings.add_output(figures)
-    if difference.whole:
+    if by_elements:
         findings.add_agreement(figures, difference.agreement, output.reference_against_float.agreement)
+    if difference.whole:
         return
     if figures.steps is not None and figures.allowed_steps is not None and figures.steps > figures.allowed_steps:
         text = (
@@ -172,14 +185,18 @@ def _judge(built: BuiltTarget, output: ComparedOutput, findings: Findings, scope
             f"{figures.allowed_steps} are allowed: 1 for rounding, and the error of the quantization"
         )
         findings.broken.append(built.broken(text))
-    if difference.excess > 0 and snr is not None:
+    if difference.excess > 0 and snr is not None and not by_elements:
         needed = required_snr_db(output.reference_against_float.snr_db) if built.quantized else None
         if needed is None:
             text = (
                 f"{label} has an error of {difference.max_abs_error:.3g}, but {difference.dtype} allows at most "
                 f"{difference.allowed:.3g} by default ({difference.worst})"
             )
-            findings.broken.append(built.broken(text))
+            if built.index_ops.get(output.method):
+                text += f"; {difference.agreement} by more"
+                findings.broken.append(_disagreement(built, output.method, text, whole=False))
+            else:
+                findings.broken.append(built.broken(text))
         elif snr < needed:
             text = (
                 f"{label} has {snr:.1f} dB against the quantized model before lowering, but needs at least "
@@ -192,7 +209,7 @@ def _judge(built: BuiltTarget, output: ComparedOutput, findings: Findings, scope
 
 
 def _counts(difference: Difference) -> dict[str, int]:
-    """Return the counts of elements for an output of integers or truth values; an empty dict for other outputs."""
+    """Return the counts of elements of an output; an empty dict for an output that is no tensor."""
     counts = difference.agreement
     return {"elements": counts.elements, "differing": counts.differing} if counts.elements else {}
 

@@ -34,7 +34,7 @@ def ram_parts(planned: int, outside: tuple[MemoryOutside, ...] | str) -> Parts |
             ("planned memory", planned),
             ("method pools", sum(item.method_pool for item in outside)),
             ("temporary pool", max((item.temporary_pool for item in outside), default=0)),
-            ("heap of delegates", sum(heap or 0 for heap in heaps)),
+            ("heap", sum(heap or 0 for heap in heaps)),
         )
     )
 

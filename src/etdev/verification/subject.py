@@ -34,13 +34,14 @@ from etdev.program.sidecar import MethodNotes
 from etdev.program.sidecar.records import DelegateRecord
 from etdev.runtime.device_map import DeviceMap
 from etdev.runtime.stock import StockRuntime
-from etdev.verification.compare import RELATIVE_TOLERANCE
+from etdev.verification.compare import RELATIVE_TOLERANCE, Difference
 from etdev.verification.limits import Measured
 from etdev.verification.output_findings import Problem
 from etdev.verification.outside import measure_outside
 from etdev.verification.read_back import Contents, read_contents
 from etdev.verification.remembered import RememberedCalls
 
+_CREATION = "XNN Runtime creation failed"
 _RESIZED = "resize a static tensor"
 _RESIZED_BY_XNNPACK = (
     "XNNPACK's delegates in ExecuTorch may confuse the layouts of quantized and float ops: set the partitioner's "
@@ -166,6 +167,19 @@ class BuiltTarget:
             return random_samples(signature)
         return samples_at(self.project, self.user, entry, signature, ("methods", method, "samples"))
 
+    def counts_elements(self, difference: Difference) -> bool:
+        """Return True if the share of elements that agree is what counts for an output.
+
+        This is so for integers and truth values and, with ``min_close``, for floats.
+        """
+        return difference.whole or self.settings.min_close is not None
+
+    def least_share(self, *, whole: bool) -> tuple[str, float | None]:
+        """Return the key of the config for this share of an output, and its value. ``whole`` is that of the output."""
+        if whole:
+            return "min_agreement", self.settings.min_agreement
+        return "min_close", self.settings.min_close
+
     def representative_calls(self) -> Iterator[tuple[str, Tensors]]:
         """Yield calls of each method as ``(name, inputs)``. The inputs have the types that the program takes.
 
@@ -211,6 +225,8 @@ class BuiltTarget:
         steps = self.project.config.targets[self.target].partitioners
         if steps:
             hint = "build a target without this partitioner to see if the backend is the cause"
+            if self.quantized and _CREATION in text:
+                hint += ", or keep modules with extreme weights in float (`keep_float`)"
             if _RESIZED in text and any(step.backend == "xnnpack" for step in steps):
                 hint = _RESIZED_BY_XNNPACK
             return Problem(text, ("targets", self.target, "partitioners"), hint)

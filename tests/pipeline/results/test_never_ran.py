@@ -13,14 +13,8 @@ from etdev.cli.reports.findings import of_result
 from etdev.config.check_names import BUILT_IN
 from etdev.errors import ExitCode
 from etdev.pipeline.results.never_ran import never_ran
-from etdev.pipeline.results.result import (
-    NOT_VERIFIED,
-    BuildResult,
-    CheckResult,
-    DataFile,
-    MethodResult,
-    TargetResult,
-)
+from etdev.pipeline.results.reasons import NOT_VERIFIED
+from etdev.pipeline.results.result import BuildResult, CheckResult, DataFile, MethodResult, TargetResult
 
 DEVICES = ("cuda:0", "cuda:1")
 IGNORED = "the stock Python runtime has no devices, but the program uses cuda:0 and cuda:1"

@@ -100,6 +100,7 @@ outputs = st.builds(
     allowed=numbers,
     snr_db=st.none() | numbers,
     float_snr_db=st.none() | numbers,
+    varying_snr_db=st.none() | numbers,
 )
 checks = st.builds(
     CheckResult,

@@ -28,13 +28,8 @@ from etdev.decisions import TilingDecision
 from etdev.execution.availability import advises_map
 from etdev.pipeline.results.decision_counts import KINDS
 from etdev.pipeline.results.never_ran import never_ran
-from etdev.pipeline.results.result import (
-    NOTHING_TO_ASK,
-    BuildResult,
-    CheckResult,
-    FailedTarget,
-    TargetResult,
-)
+from etdev.pipeline.results.reasons import NOTHING_TO_ASK
+from etdev.pipeline.results.result import BuildResult, CheckResult, FailedTarget, TargetResult
 from etdev.units import format_seconds, format_size
 
 if TYPE_CHECKING:

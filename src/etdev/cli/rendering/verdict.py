@@ -11,10 +11,10 @@ from etdev.cli.rendering.text import count, printable
 from etdev.config.check_names import unjudged_level
 from etdev.config.keys import toml_name
 from etdev.pipeline.results.never_ran import RUNNING
-from etdev.pipeline.results.result import BuildResult, CheckResult, TargetResult
 
 if TYPE_CHECKING:
     from etdev.pipeline.results.file_result import FileResult, FilesResult
+    from etdev.pipeline.results.result import BuildResult, CheckResult, TargetResult
 
 
 def describe_verdict(result: BuildResult) -> str:

@@ -20,7 +20,8 @@ from etdev.inspection.report.sections import data_page, sections
 from etdev.page import Document, render
 from etdev.page.model import CheckRow, FilePage, ProgramPage, Texts
 from etdev.pipeline.project.places import REJECTED_SUFFIX
-from etdev.pipeline.results.result import NOTHING_TO_ASK, BuildResult, CheckResult, TargetResult
+from etdev.pipeline.results.reasons import NOTHING_TO_ASK
+from etdev.pipeline.results.result import BuildResult, CheckResult, TargetResult
 from etdev.program import Program
 from etdev.program.bank_report import counted_calls
 from etdev.program.data_files.joined import DataArgument, data_paths, read_joined

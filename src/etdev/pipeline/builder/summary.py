@@ -41,6 +41,8 @@ _LOW_SNR_DB = 10.0
 
 At 10 dB, the error is 32 % of the signal.
 """
+_CONSTANT_DB = 10.0
+"""Largest decrease of an SNR, in dB, without the part that is the same for all samples, before a note reports it."""
 
 
 def describe_methods(lowered: LoweredModel, exported: ExportedModel) -> tuple[MethodResult, ...]:
@@ -155,6 +157,22 @@ def describe_unguarded(project: Project, target: str, checks: Sequence[CheckResu
         f"model is {worst:.1f} dB, so the error is {10 ** (-worst / 20):.0%} of the signal. The config sets no limit: "
         f"{', '.join([*causes, limit])}"
     )
+
+
+def describe_constant_outputs(checks: Sequence[CheckResult]) -> Iterator[str]:
+    """Yield a note on each output whose SNR is high only because most of the output is the same for all samples."""
+    worst: dict[tuple[str, int], tuple[float, float]] = {}
+    for output in (output for check in checks for output in check.outputs):
+        ratio, varying = output.float_snr_db, output.varying_snr_db
+        if ratio is not None and varying is not None and varying < min(_LOW_SNR_DB, ratio - _CONSTANT_DB):
+            key = output.method, output.output
+            worst[key] = min(worst.get(key, (inf, inf)), (varying, ratio))
+    for (method, position), (varying, ratio) in worst.items():
+        yield (
+            f"output {position} of {method!r} is nearly the same for all samples. Its SNR against the float model is "
+            f"{ratio:.1f} dB, but {varying:.1f} dB without the part that does not change: a limit on the SNR says "
+            "little here. Use samples that differ more, check the calibration data, or set `verify.accuracy`"
+        )
 
 
 def describe_float_ops(project: Project, target: str, methods: Iterable[MethodResult]) -> Iterator[str]:

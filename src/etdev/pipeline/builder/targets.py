@@ -22,6 +22,7 @@ from etdev.pipeline.builder.finished import Finished, keep_finished
 from etdev.pipeline.builder.garbage import rare_collections
 from etdev.pipeline.builder.report_file import display_path, report_text
 from etdev.pipeline.builder.summary import (
+    describe_constant_outputs,
     describe_float_ops,
     describe_repeated,
     describe_state,
@@ -239,6 +240,7 @@ def _notes(
     yield from describe_repeated(session.project, name, program.linked.program, program.data)
     yield from describe_float_ops(session.project, name, compiled.record.methods)
     yield from describe_unguarded(session.project, name, checks)
+    yield from describe_constant_outputs(checks)
     if LINKED_AGAIN in compiled.record.notes and "quantize" in clock.seconds:
         yield QUANTIZED_AGAIN
     if session.cache.changed:

@@ -20,7 +20,7 @@ from etdev.config.models import Config, Target
 from etdev.config.tables.schemes import Pt2e
 from etdev.devices import TARGET_DEVICE
 from etdev.errors import Problem
-from etdev.pipeline.results.result import NO_LIMIT, NO_METRIC
+from etdev.pipeline.results.reasons import NO_LIMIT, NO_METRIC
 from etdev.plugins import EXECUTORS, NATIVE_LIBRARIES
 from etdev.runtime.native.executable import HOST_VARIABLE
 from etdev.runtime.native.toolchain import Missing, find_toolchain

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
-from etdev.pipeline.results.result import NOT_VERIFIED, TargetResult
+from etdev.pipeline.results.reasons import NOT_VERIFIED
+
+if TYPE_CHECKING:
+    from etdev.pipeline.results.result import TargetResult
 
 RUNNING = ("runtime", "replay", "native", "device")
 """Names of the checks that run the program."""

@@ -17,14 +17,6 @@ from etdev.program.info import BufferInfo, Transfers
 
 Status = Literal["passed", "failed", "not run"]
 
-NO_LIMIT = "the config sets no limit"
-NO_METRIC = "the config names no metric"
-NO_DEVICES = "the program has no memory on devices"
-NO_ETHOS_U = "the program has no delegate of Ethos-U"
-NOT_VERIFIED = "verification was turned off"
-NOTHING_TO_ASK = (NO_LIMIT, NO_METRIC, NO_DEVICES, NO_ETHOS_U)
-"""Reasons why a check had nothing to check and did not run."""
-
 WORST_FIRST = (ExitCode.BUILD_FAILED, ExitCode.CONFIG, ExitCode.ENVIRONMENT, ExitCode.GATE_FAILED)
 """Exit codes, worst first; the exit code of a run is the worst code of its targets.
 
@@ -64,6 +56,11 @@ class OutputError(Part):
 
     None if the target is not quantized, or if the outputs equal those of the float model. Also None for integers and
     truth values.
+    """
+    varying_snr_db: float | None = None
+    """Like :attr:`float_snr_db`, but without the part of each element that is the same in all samples.
+
+    None also for a single sample, for samples of several shapes, and for outputs with more than 2^20 elements.
     """
     elements: int | None = None
     """Number of compared elements of an output of integers or truth values; None for other outputs."""

@@ -16,7 +16,8 @@ from etdev.execution.float_ends import Ends, float_outputs, quantized_inputs
 from etdev.execution.runtimes import Runtime, open_replay
 from etdev.pipeline.project.progress import Count
 from etdev.pipeline.project.usercode import translated
-from etdev.pipeline.results.result import NO_METRIC, CheckResult
+from etdev.pipeline.results.reasons import NO_METRIC
+from etdev.pipeline.results.result import CheckResult
 from etdev.pipeline.stages.artifacts import ExportedModel
 from etdev.pipeline.stages.inputs import check_sample
 from etdev.program import Program

@@ -11,7 +11,8 @@ from typing import Any
 
 from etdev.errors import MissingRequirementError
 from etdev.execution.availability import absent, named, simulated
-from etdev.pipeline.results.result import NO_DEVICES, CheckResult
+from etdev.pipeline.results.reasons import NO_DEVICES
+from etdev.pipeline.results.result import CheckResult
 from etdev.program import Program
 from etdev.program.devices import named_devices
 from etdev.runtime.allocator import Registry

@@ -13,7 +13,8 @@ from etdev.inspection.transfers import transfers_per_call
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.baseline_source import judges_growth
 from etdev.pipeline.results.figures import Figures
-from etdev.pipeline.results.result import NO_LIMIT, CheckResult
+from etdev.pipeline.results.reasons import NO_LIMIT
+from etdev.pipeline.results.result import CheckResult
 from etdev.program import Program
 from etdev.units import format_share, format_size
 from etdev.verification.advice import advise

@@ -8,7 +8,8 @@ from etdev.config.budget import Latency
 from etdev.execution.float_ends import quantized_inputs
 from etdev.execution.timing import Thoroughness, measure_latency
 from etdev.pipeline.project.machine import describe_load, describe_machine
-from etdev.pipeline.results.result import NO_LIMIT, CheckResult, LatencyResult
+from etdev.pipeline.results.reasons import NO_LIMIT
+from etdev.pipeline.results.result import CheckResult, LatencyResult
 from etdev.runtime.stock import ProgramFailureError
 from etdev.units import format_duration
 from etdev.verification.answers import not_run

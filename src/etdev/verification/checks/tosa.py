@@ -18,7 +18,8 @@ from etdev.errors import EtdevError, MissingRequirementError
 from etdev.execution.float_ends import quantized_inputs
 from etdev.execution.runtimes import open_replay
 from etdev.pipeline.project.backend_options import backend_options
-from etdev.pipeline.results.result import NO_ETHOS_U, CheckResult
+from etdev.pipeline.results.reasons import NO_ETHOS_U
+from etdev.pipeline.results.result import CheckResult
 from etdev.program import Blob, Program, parse
 from etdev.program.model import BackendDelegate
 from etdev.program.sidecar.records import DelegateRecord
