@@ -70,10 +70,15 @@ _MANY_CLASSED = 20_000
 
 Other strategies may take too long.
 """
+_MOST_ATTEMPTED = 100_000
+"""If a part with more buffers than this was first placed in strips, the planner makes no further attempts."""
 _MANY_IN_STRIPS = 2_000
-"""For a part with more buffers than this, plans in strips come before other attempts."""
+"""For a part with more buffers than this, plans in strips come before other attempts.
+
+A part with more than ``_MANY_CLASSED`` has a plan in strips already.
+"""
 _ONLY_IN_STRIPS = 5_000
-"""If a part with more buffers than this is in strips, the planner makes no other attempts.
+"""If strips improve the first plan of a part with more buffers than this, the planner makes no other attempts.
 
 They would take many times as long, and rarely help.
 """
@@ -161,9 +166,11 @@ class _Refinement:
     def run(self) -> None:
         """Run the attempts, quick attempts first, until the plan reaches the goal."""
         count = len(self._part.buffers)
-        if count > _MANY_IN_STRIPS:
-            in_strips = self._plan_in_strips() or self._part.is_in_strips
-            if self._part.size <= self._goal or (in_strips and count > _ONLY_IN_STRIPS):
+        if self._part.is_in_strips and count > _MOST_ATTEMPTED:
+            return
+        if _MANY_IN_STRIPS < count <= _MANY_CLASSED:
+            is_smaller = self._plan_in_strips()
+            if self._part.size <= self._goal or (is_smaller and count > _ONLY_IN_STRIPS):
                 return
         few = count <= _FEW
         fix = [] if self._restarts is not None and few else [self._fix_goal]
@@ -180,7 +187,7 @@ class _Refinement:
         part = self._part
         strips = Strips(part.buffers)
         is_smaller = False
-        for offsets in strips.plans(skip=1 if part.is_in_strips else 0):
+        for offsets in strips.plans():
             is_smaller |= _take_smaller(part, offsets)
             if part.size <= self._goal:
                 break

@@ -64,8 +64,8 @@ class Strips:
         self.steps = 0
         """Number of steps spent in exact searches."""
 
-    def plans(self, skip: int = 0) -> Iterator[list[int]]:
-        """Yield plans but the first ``skip``, as lists of the offsets of all buffers.
+    def plans(self) -> Iterator[list[int]]:
+        """Yield plans, as lists of the offsets of all buffers.
 
         The first plan places buffers forwards in time, the second one backwards. For more plans, an exact search first
         places the buffers of the two largest sizes, of the three largest sizes, and so on.
@@ -84,7 +84,7 @@ class Strips:
         ways = (
             (placed, way) for placed in chain([no_buffers], self._largest_placed()) for way in (forwards, backwards)
         )
-        for placed, lifetimes in islice(ways, skip, _MOST_VISITS // visits):
+        for placed, lifetimes in islice(ways, _MOST_VISITS // visits):
             yield _place(lifetimes, self._sizes, placed)
 
     def _largest_placed(self) -> Iterator[dict[int, int]]:

@@ -78,7 +78,7 @@ def _differences(call: str, found: Sequence[Any], expected: Sequence[Any]) -> li
         difference = Difference(str(getattr(wanted, "dtype", "")).removeprefix("torch."))
         difference.add(value, wanted, call)
         problems += [f"output {position}: {problem}" for problem in difference.problems]
-        if difference.agreement.differing:
+        if difference.whole and difference.agreement.differing:
             problems.append(f"output {position}: {difference.agreement} ({call})")
         if difference.excess > 0:
             problems.append(f"output {position} has an error of {difference.max_abs_error:.3g} ({call})")
