@@ -38,7 +38,7 @@ class Findings:
     """Limits of the config that the program missed."""
     outputs: list[OutputError] = field(default_factory=list)
     elements: dict[tuple[str, int], ComparedElements] = field(default_factory=dict)
-    """Maps a method and an output position to the equal elements of an output of integers or truth values."""
+    """Maps a method and an output position to the counts of elements that agree, if these are what is judged."""
     samples: int = 0
     sessions: int = 0
     session_calls: int = 0
@@ -67,7 +67,7 @@ class Findings:
         self.outputs.append(output)
 
     def add_agreement(self, output: OutputError, found: Agreement, quantized: Agreement) -> None:
-        """Add the counts of an output of integers or truth values.
+        """Add the counts of an output whose elements that agree are judged.
 
         ``found`` compares the program with the reference, and ``quantized`` the reference with the float model.
         """

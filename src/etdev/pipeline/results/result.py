@@ -63,9 +63,12 @@ class OutputError(Part):
     None also for a single sample, for samples of several shapes, and for outputs with more than 2^20 elements.
     """
     elements: int | None = None
-    """Number of compared elements of an output of integers or truth values; None for other outputs."""
+    """Number of compared elements of an output of integers or truth values, or of floats with ``min_close``.
+
+    None for other outputs.
+    """
     differing: int | None = None
-    """Number of these elements that differ from the reference."""
+    """Number of these elements that differ from the reference, floats by more than the tolerance."""
     step: float | None = None
     """Scale of the output's integers if kernels compute the output in fixed point; None otherwise."""
     steps: int | None = None

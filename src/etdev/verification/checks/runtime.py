@@ -199,7 +199,7 @@ def _in_steps(outputs: Sequence[OutputError]) -> Iterator[str]:
 
 
 def _in_elements(findings: Findings) -> Iterator[str]:
-    """Yield a text about each output of integers or truth values that does not equal the reference."""
+    """Yield a text about each output whose elements are counted, if some differ from the reference."""
     for (method, position), compared in findings.elements.items():
         found = compared.found
         if found.differing:
