@@ -273,7 +273,7 @@ def graphs(largest: int, *, plain: bool) -> None:
 
 
 def seeds(count: int) -> None:
-    """Plan graphs with tensors in use for long beside short ones, all of one size, from several seeds."""
+    """Plan graphs of 10,000 tensors, with long and short lifetimes, from several seeds."""
     print("| seed | bound, B | best | says | seconds |\n| ---: | ---: | ---: | --- | ---: |")
     found, spent = [], []
     for seed in range(count):

@@ -22,6 +22,7 @@ from support.files import method
 TYPES = {
     "bool": m.ScalarType.BOOL,
     "uint8": m.ScalarType.BYTE,
+    "int8": m.ScalarType.CHAR,
     "int64": m.ScalarType.LONG,
     "float16": m.ScalarType.HALF,
     "float32": m.ScalarType.FLOAT,
@@ -161,3 +162,12 @@ def test_wrong_sizes(wanted: m.ExecutionPlan, sizes: tuple[int, ...], message: s
     assert caught.value.message.endswith(message)
     assert hint in (caught.value.hint or "")
     assert ("looks like" in caught.value.message) == ("looks like" in message)
+
+
+def test_bytes_for_an_input_of_int8(tmp_path: Path) -> None:
+    """Converted as they are, bytes of 128 and more would become negative."""
+    np.save(tmp_path / "x.npy", np.zeros((3, 96, 128), dtype=np.uint8))
+    with pytest.raises(UsageError) as caught:
+        read_calls(plan("int8", 3, 96, 128), ["frame"], [str(tmp_path / "x.npy")])
+    assert "convert the array to int8 [3, 96, 128]" in str(caught.value.hint)
+    assert "subtract 128 first if the zero point is -128" in str(caught.value.hint)

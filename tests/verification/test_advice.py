@@ -55,6 +55,19 @@ def test_state_that_takes_much_of_the_memory(project: Callable[..., Project], st
     assert advise(made, "cpu", Measured(Path("p.pte"), 0, found), "budget.memory", "memory", "cpu") == expected
 
 
+@pytest.mark.parametrize(
+    ("settings", "advised"),
+    [("", True), ('lowering = "stock"', False), ('partitioners = [{ backend = "xnnpack" }]', False)],
+    ids=["forms of ops", "stock", "delegate"],
+)
+def test_forms_that_take_pools_and_heap(project: Callable[..., Project], settings: str, advised: bool) -> None:
+    made = project(CONFIG + settings, model="")
+    found = program(method([tensor(4, at=0), tensor(4, at=16)], [sin(0, 1)], outputs=(1,)))
+    advice = advise(made, "cpu", Measured(Path("p.pte"), 0, found), "budget.ram", "ram")
+    assert ('set `lowering` to "stock"' in advice) == advised
+    assert advice.endswith("or raise budget.ram")
+
+
 INT8 = """quantize = "int8"
 [quantize.int8]
 scheme = "pt2e-xnnpack"

@@ -23,7 +23,6 @@ from etdev.files import atomic_path, real_path
 from etdev.linker import Linked, LinkOptions, link_foreign
 from etdev.linker.options import MethodReport
 from etdev.linker.planners import get_planner
-from etdev.lowering.tileable import calls_tileable_kernels
 from etdev.pipeline.relink_arguments import TABLES, check_arguments, parse_banks
 from etdev.pipeline.results.decision_counts import KINDS, CopiesOfKind, InPlaceOutputs, count_copies, count_inplace
 from etdev.pipeline.stages.link.proof import compare_link, summarize_proof, wrong_link
@@ -219,6 +218,8 @@ def _linked(program: Program, options: LinkOptions, source: Path, *, keep: bool)
     try:
         return link_foreign(program, options, keep_smaller=keep)
     except CapacityError as error:
+        from etdev.lowering.tileable import calls_tileable_kernels  # Only this error needs the rules of tiling.
+
         may_tile = not error.at_delegate and calls_tileable_kernels(program)
         tile = ("build the program from its model with `memory.tiling`",) * may_tile
         raise error.with_remedies([*error.remedies, *tile], "--bank") from error

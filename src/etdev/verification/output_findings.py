@@ -20,7 +20,7 @@ class Problem:
 
 @dataclass
 class ComparedElements:
-    """Equal elements of one output of integers or truth values, over all calls of a check."""
+    """Elements of one output that agree with the reference, over all calls of a check."""
 
     dtype: str
     found: Agreement = field(default_factory=Agreement)
