@@ -57,7 +57,10 @@ _SECOND_STEPS = 30_000_000
 _PROBES = 16
 """Number of capacities to try between an unreached goal and the size of the smallest plan so far."""
 _FIXING_STEPS = 25_000_000
-"""Limit on the steps for planning by segments. The same limit applies to replanning the buffers that end too high."""
+"""Limit on the steps for planning by segments down to the goal.
+
+The same limit applies to planning by segments above the goal, and to replanning the buffers that end too high.
+"""
 _TURNS = 4
 """Maximum number of times that all buffers are placed again. Each time, the buffers that still end too high come first.
 
@@ -205,12 +208,13 @@ class _Refinement:
         self._fix(self._goal)
 
     def _fit_segments(self) -> None:
-        self._plan_segments(self._goal)
+        self._plan_segments(self._goal, _FIXING_STEPS)
 
-    def _plan_segments(self, capacity: int) -> None:
+    def _plan_segments(self, capacity: int, all_steps: int) -> None:
+        """Plan by segments. ``all_steps`` is the limit on the steps of all such attempts so far."""
         segments = self._segments
         before = segments.steps
-        found = segments.fit(capacity, min(self._steps, _FIXING_STEPS - before, self._budget.left))
+        found = segments.fit(capacity, min(self._steps, all_steps - before, self._budget.left))
         self._budget.left -= segments.steps - before
         self._part.bound = max(self._part.bound, segments.bound)
         if found is not None:
@@ -268,7 +272,7 @@ class _Refinement:
             if low >= part.size:
                 return
             capacity = (low + part.size - 1) // 2
-            self._plan_segments(capacity)
+            self._plan_segments(capacity, 2 * _FIXING_STEPS)
             if self._restarts is None:
                 self._fix(capacity)
             elif part.size > capacity:
