@@ -67,11 +67,10 @@ class Figures(NamedTuple):
     peak: int
 
 
-Part: TypeAlias = tuple[tuple[tuple[int, int, int], ...], int]
-"""A tiling, as ``(ops, number of tiles)``.
+Ops: TypeAlias = tuple[tuple[int, int, int], ...]
+"""The ops of a region, each as ``(distance from the peak, axis, number of grains)``.
 
-Each item of ``ops`` is ``(distance from the peak, axis, number of grains)``. Ops are in the order of the graph, and
-distances count ops.
+They are in the order of the graph. Distances count ops.
 """
 
 
@@ -82,15 +81,23 @@ class Estimates:
     """
 
     def __init__(
-        self, occupancy: Occupancy, known: Mapping[Part, Figures | None], overlaps: Mapping[Part, bool]
+        self,
+        occupancy: Occupancy,
+        known: Mapping[Ops, Mapping[int, Figures | None]],
+        overlaps: Mapping[Ops, Mapping[int, bool]],
     ) -> None:
         self.occupancy = occupancy
-        self.figures = dict(known)
-        """Maps each known tiling to its estimate, or to None if the region cannot be tiled. Includes ``known``."""
-        self.overlaps = dict(overlaps)
-        """Maps each known tiling with halos to the result of :func:`overlaps_little`."""
-        self._ops: dict[int, tuple[Region, tuple[tuple[int, int, int], ...]]] = {}
-        """Maps the ``id`` of a region to a pair: the region, and its ops as in :data:`Part`."""
+        self.figures = {ops: dict(found) for ops, found in known.items()}
+        """Maps ops and a number of tiles to the estimate, or to None if the region cannot be tiled.
+
+        Includes ``known``.
+        """
+        self.overlaps = {ops: dict(found) for ops, found in overlaps.items()}
+        """Maps ops with halos and a number of tiles to the result of :func:`overlaps_little`."""
+        self._ops: dict[int, tuple[Region, Ops]] = {}
+        """Maps the ``id`` of a region to a pair: the region, and its ops."""
+        self._figures: dict[int, dict[int, Figures | None]] = {}
+        """Maps the ``id`` of a region to its estimates in :attr:`figures`. Hashes of ops are slow to compute."""
         self.begin = self.end = occupancy.peak_index
         """Indices of the first and the last op on which the estimates depend.
 
@@ -100,30 +107,32 @@ class Estimates:
 
     def of(self, region: Region, pieces: int) -> Choice | None:
         """Return the tiling of a region with its estimated effect. Return None if the region cannot be tiled."""
-        key = self._part(region, pieces)
-        if key not in self.figures:
+        figures = self._figures.get(id(region))
+        if figures is None:
+            figures = self._figures[id(region)] = self.figures.setdefault(self._ops_of(region), {})
+        if pieces not in figures:
             begin, end = _stretch(self.occupancy, region)
             self.begin, self.end = min(self.begin, begin), max(self.end, end)
-            self.figures[key] = _estimate(self.occupancy, region, pieces, begin, end)
-        found = self.figures[key]
+            figures[pieces] = _estimate(self.occupancy, region, pieces, begin, end)
+        found = figures[pieces]
         return None if found is None else Choice(region, pieces, *found)
 
     def overlaps_little(self, region: Region, pieces: int) -> bool:
         """Return the result of :func:`overlaps_little`."""
         if not region.has_halo:
             return True
-        key = self._part(region, pieces)
-        if key not in self.overlaps:
-            self.overlaps[key] = overlaps_little(region, pieces)
-        return self.overlaps[key]
+        known = self.overlaps.setdefault(self._ops_of(region), {})
+        if pieces not in known:
+            known[pieces] = overlaps_little(region, pieces)
+        return known[pieces]
 
-    def _part(self, region: Region, pieces: int) -> Part:
+    def _ops_of(self, region: Region) -> Ops:
         known = self._ops.get(id(region))
         if known is None:
             at, peak = self.occupancy.at, self.occupancy.peak_index
             ops = tuple([(at[node] - peak, axis, region.grains[node]) for node, axis in region.axes.items()])
             known = self._ops[id(region)] = region, ops
-        return known[1], pieces
+        return known[1]
 
 
 def _stretch(occupancy: Occupancy, region: Region) -> tuple[int, int]:

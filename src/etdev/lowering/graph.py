@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Se
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from etdev.lowering.occupancy import Occupancy, Workspace
@@ -295,6 +295,7 @@ def _rename_outputs(program: ExportedProgram, module: GraphModule) -> AbstractCo
     return module._set_replace_hook(program.graph_signature.get_replace_hook())
 
 
+@cache
 def edge(op: str) -> Any:
     """Return an ATen op of the edge dialect by its name, such as ``linear.default``."""
     from executorch.exir.dialects._ops import ops

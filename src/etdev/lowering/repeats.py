@@ -11,7 +11,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from etdev.lowering.estimates import Choice, Estimates, Figures, Part
+from etdev.lowering.estimates import Choice, Estimates, Figures, Ops
 from etdev.lowering.occupancy import Occupancy
 from etdev.lowering.regions import REACH, Region
 
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 class _Chosen:
     """A chosen tiling that applies to any graph: ops are identified by their distance from the peak."""
 
-    ops: tuple[tuple[int, int, int], ...]
-    """Each op of the region, as ``(distance from the peak, tiled axis, number of grains)``."""
+    ops: Ops
     pieces: int
     figures: Figures
 
@@ -33,8 +32,8 @@ class _Chosen:
 class Known:
     """Estimates and choices of tilings for a stretch of a graph."""
 
-    figures: dict[Part, Figures | None] = field(default_factory=dict)
-    overlaps: dict[Part, bool] = field(default_factory=dict)
+    figures: dict[Ops, dict[int, Figures | None]] = field(default_factory=dict)
+    overlaps: dict[Ops, dict[int, bool]] = field(default_factory=dict)
     choices: dict[int, _Chosen | None] = field(default_factory=dict)
     """Maps a goal for the peak in bytes to the best tiling, or to None if no tiling lowers the peak."""
     before: int = 0
@@ -44,8 +43,10 @@ class Known:
 
     def add(self, other: Known) -> None:
         """Add the estimates and choices for another stretch around the same peak."""
-        self.figures |= other.figures
-        self.overlaps |= other.overlaps
+        for ops, figures in other.figures.items():
+            self.figures[ops] = {**self.figures.get(ops, {}), **figures}
+        for ops, overlaps in other.overlaps.items():
+            self.overlaps[ops] = {**self.overlaps.get(ops, {}), **overlaps}
         self.choices |= other.choices
         self.before, self.after = max(self.before, other.before), max(self.after, other.after)
 
