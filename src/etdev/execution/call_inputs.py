@@ -314,7 +314,7 @@ def _checked(declared: m.Value, tensor: torch.Tensor, called: str) -> torch.Tens
             return DataSet(tensor.unbind(), "axis")
         hint = f"pass an array of {wanted(declared)}, or a data set of such arrays along an additional first axis"
         raise UsageError(problem, where=WHERE, hint=hint)
-    rows = declared.sizes[0] if axes > 1 and declared.shape_dynamism is m.TensorShapeDynamism.STATIC else 0
+    rows = declared.sizes[0] if axes > 1 and declared.is_static else 0
     if wrong_axes(declared, tensor.shape) == [0] and rows and tensor.shape[0] % rows == 0:
         return DataSet(torch.split(tensor, rows), "rows")
     raise UsageError(problem, where=WHERE, hint=size_hint(declared, tensor.shape))

@@ -18,7 +18,7 @@ def wanted(value: m.Value) -> str:
     if not isinstance(value, m.Tensor):
         return type(value).__name__.lower()
     text = f"{dtype_name(value.scalar_type)} {list(value.sizes)}"
-    return text if value.shape_dynamism is m.TensorShapeDynamism.STATIC else f"{text} at most"
+    return text if value.is_static else f"{text} at most"
 
 
 def misfit(declared: m.Value, value: torch.Tensor, called: str) -> str | None:
@@ -41,7 +41,7 @@ def misfit(declared: m.Value, value: torch.Tensor, called: str) -> str | None:
 
 def wrong_axes(declared: m.Tensor, sizes: Sequence[int]) -> list[int]:
     """Return the axes whose sizes the program does not allow. The number of axes must be that of the program."""
-    fixed = declared.shape_dynamism is m.TensorShapeDynamism.STATIC
+    fixed = declared.is_static
     bounded = declared.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_BOUND
     return [
         axis
@@ -59,7 +59,7 @@ def size_hint(declared: m.Tensor, sizes: Sequence[int]) -> str:
 
 
 def _axes_text(declared: m.Tensor, sizes: Sequence[int]) -> str:
-    before = "not" if declared.shape_dynamism is m.TensorShapeDynamism.STATIC else "but at most"
+    before = "not" if declared.is_static else "but at most"
     wrong = wrong_axes(declared, sizes)
     return ", ".join(f"axis {axis} is {sizes[axis]}, {before} {declared.sizes[axis]}" for axis in wrong)
 

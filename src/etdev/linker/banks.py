@@ -151,9 +151,7 @@ class _Items:
         method, storage, _ = self.members[item][0]
         plan = self.methods[method].plan
         found = (plan.values[value] for value in self.methods[method].memory.storages[storage].values)
-        return any(
-            isinstance(value, m.Tensor) and value.shape_dynamism is not m.TensorShapeDynamism.STATIC for value in found
-        )
+        return any(isinstance(value, m.Tensor) and not value.is_static for value in found)
 
     def is_end(self, item: int) -> bool:
         """Return whether an item contains an input or an output of a method, and no state."""

@@ -31,7 +31,7 @@ class Shapes:
         self._plan = plan
         self._sizes: dict[int, Sizes] = {}
         self._numbers: dict[int, Size] = {}
-        dynamic = any(tensor.shape_dynamism is not m.TensorShapeDynamism.STATIC for _, tensor in plan.tensors())
+        dynamic = any(not tensor.is_static for _, tensor in plan.tensors())
         loops = any(way <= number for number, block in enumerate(flow.blocks) for way in block.successors)
         if not dynamic or loops:
             return
@@ -49,7 +49,7 @@ class Shapes:
     def of(self, value: int) -> Sizes:
         """Return the sizes of a tensor."""
         tensor = self._plan.tensor(value)
-        if tensor.shape_dynamism is m.TensorShapeDynamism.STATIC:
+        if tensor.is_static:
             return tensor.sizes
         return self._sizes.get(value) or tuple(("size", value, dim) for dim in range(len(tensor.sizes)))
 
@@ -92,7 +92,7 @@ class Shapes:
         return not self._is_dynamic(tensor) or once
 
     def _is_dynamic(self, value: int) -> bool:
-        return self._plan.tensor(value).shape_dynamism is not m.TensorShapeDynamism.STATIC
+        return not self._plan.tensor(value).is_static
 
     def numbers(self, value: int) -> Sizes | None:
         """Return the integers of a list as sizes; None if the value is not a list of integers."""

@@ -169,6 +169,16 @@ class Tensor:
         return prod(self.sizes) * self.scalar_type.itemsize
 
     @property
+    def is_static(self) -> bool:
+        """Return whether the sizes in the file are the sizes in each call."""
+        return self.shape_dynamism is TensorShapeDynamism.STATIC
+
+    @property
+    def is_in_order(self) -> bool:
+        """Return whether the dimensions are in order in memory: the first one is the outermost."""
+        return self.dim_order == tuple(range(len(self.sizes)))
+
+    @property
     def is_external(self) -> bool:
         """Return whether the data is in another file. For a planned tensor, the data is its initial value."""
         return self.extra_tensor_info is not None and self.extra_tensor_info.location is TensorDataLocation.EXTERNAL

@@ -88,7 +88,7 @@ class _Counter:
         match value:
             case m.Tensor():
                 rank = len(value.sizes)
-                if value.shape_dynamism is not m.TensorShapeDynamism.STATIC:
+                if not value.is_static:
                     self._add(rank, 4, 4)  # sizes
                     self._add(rank, 1, 1)  # dimension order
                 self._add(rank, 4, 4)  # strides

@@ -97,9 +97,8 @@ def _quantized(method: MethodLayout, side: str, position: int) -> str:
 def _described(value: m.Value) -> str:
     if not isinstance(value, m.Tensor):
         return type(value).__name__.lower()
-    bound = "" if value.shape_dynamism is m.TensorShapeDynamism.STATIC else "up to "
-    plain = value.dim_order == tuple(range(len(value.sizes)))
-    order = "" if plain else f" in memory order {', '.join(map(str, value.dim_order))}"
+    bound = "" if value.is_static else "up to "
+    order = "" if value.is_in_order else f" in memory order {', '.join(map(str, value.dim_order))}"
     return f"{value.scalar_type.name.capitalize()} {bound}[{', '.join(map(str, value.sizes))}]{order}"
 
 

@@ -78,7 +78,7 @@ class MethodMeta:
             sizes=tensor.sizes,
             dim_order=tensor.dim_order,
             scalar_type=tensor.scalar_type,
-            dynamic=tensor.shape_dynamism is not m.TensorShapeDynamism.STATIC,
+            dynamic=not tensor.is_static,
             is_memory_planned=tensor.allocation_info is not None,
             device=tensor.device,
             nbytes=tensor.nbytes,

@@ -196,7 +196,7 @@ class RemoteDelegate(MoveOnly):
             sent.append(self._bytes(argument, is_input=position < self._inputs))
         future = self._orchestrator.submit(_run, self._loaded(), *sent)
         outputs = [out for out in arguments[self._inputs :] if isinstance(out, RunTensor)]
-        if all(out.static for out in outputs):
+        if all(out.is_static for out in outputs):
             self._begun.append(future)
             return
         for out, sizes in zip(outputs, _result(future), strict=True):
@@ -225,7 +225,7 @@ class RemoteDelegate(MoveOnly):
 
     def _bytes(self, argument: RunTensor, *, is_input: bool) -> Any:
         """Return an argument's memory on the worker as a task argument; None for an argument of 0 bytes."""
-        size = argument.nbytes if is_input or argument.static else argument.capacity
+        size = argument.nbytes if is_input or argument.is_static else argument.capacity
         if size is None:
             raise RunError(f"{argument.describe()} has no maximum size, but an output on a worker needs one")
         memory = argument.memory
@@ -237,7 +237,7 @@ class RemoteDelegate(MoveOnly):
         part = devices.resident(argument.start, size, self._device.index)
         if is_input:
             return part.resident(Access.READ)
-        return part.resident(Access.WRITE if argument.static else Access.UPDATE)
+        return part.resident(Access.WRITE if argument.is_static else Access.UPDATE)
 
 
 def across_workers(orchestrator: Orchestrator, places: Places) -> tuple[Registry, Mapping[str, ExecutorFactory]]:

@@ -144,15 +144,14 @@ class Facts:
 
     def _tensor(self, index: int, tensor: m.Tensor) -> TensorFacts:
         unbounded = tensor.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_UNBOUND
-        plain = tensor.dim_order == tuple(range(len(tensor.sizes)))
         return TensorFacts(
             value=index,
-            kind=(tensor.scalar_type, None if plain else tensor.dim_order),
+            kind=(tensor.scalar_type, None if tensor.is_in_order else tensor.dim_order),
             sizes=tensor.sizes,
             itemsize=tensor.scalar_type.itemsize,
             nbytes=UNLIMITED if unbounded else tensor.nbytes,
-            dynamic=tensor.shape_dynamism is not m.TensorShapeDynamism.STATIC,
-            plain=plain,
+            dynamic=not tensor.is_static,
+            plain=tensor.is_in_order,
             place=self._place(index, tensor, unbounded),
             planned=tensor.allocation_info is not None,
         )

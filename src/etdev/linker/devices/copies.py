@@ -24,7 +24,7 @@ def copy_between(plan: m.ExecutionPlan, operator: str, source: int, target: int)
 
 def is_dynamic(value: m.Value) -> bool:
     """Return whether a value is a tensor with dynamic sizes."""
-    return isinstance(value, m.Tensor) and value.shape_dynamism is not m.TensorShapeDynamism.STATIC
+    return isinstance(value, m.Tensor) and not value.is_static
 
 
 def copy_instructions(

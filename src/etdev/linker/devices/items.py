@@ -156,7 +156,7 @@ def _targets(memory: MethodMemory) -> dict[int, set[int]]:
 def _key(value: int, tensor: m.Tensor, places: Mapping[int, Place], targets: Mapping[int, set[int]]) -> Hashable:
     if tensor.is_constant and not tensor.is_external:
         return "constant", tensor.data_buffer_idx, tensor.nbytes
-    if tensor.shape_dynamism is not m.TensorShapeDynamism.STATIC:
+    if not tensor.is_static:
         return value
     found = {places[target] for target in targets.get(value, ())}
     if len(found) == 1:

@@ -75,7 +75,7 @@ def _move_groups(plan: m.ExecutionPlan, memory: MethodMemory) -> Iterable[dict[i
 
 def _is_alone(plan: m.ExecutionPlan, memory: MethodMemory, value: int, tensor: m.Tensor) -> bool:
     number = memory.of.get(value)
-    if number is None or value in plan.inputs or tensor.shape_dynamism is not m.TensorShapeDynamism.STATIC:
+    if number is None or value in plan.inputs or not tensor.is_static:
         return False
     storage = memory.storages[number]
     return not storage.persistent and storage.values == (value,)

@@ -92,7 +92,7 @@ def _own_storage(plan: m.ExecutionPlan, memory: MethodMemory, value: int) -> int
     tensor = plan.values[value]
     if number is None or not isinstance(tensor, m.Tensor) or tensor.nbytes != memory.storages[number].size:
         return None
-    return number if tensor.shape_dynamism is m.TensorShapeDynamism.STATIC else None
+    return number if tensor.is_static else None
 
 
 def find_resident_state(

@@ -224,8 +224,7 @@ def _constant_key(tensor: m.Tensor) -> tuple[object, ...]:
 
 
 def _is_plain(tensor: m.Tensor) -> bool:
-    static = tensor.shape_dynamism is m.TensorShapeDynamism.STATIC
-    return static and tensor.dim_order == tuple(range(len(tensor.sizes)))
+    return tensor.is_static and tensor.is_in_order
 
 
 # Rules that compute the content of a copy's outputs

@@ -168,7 +168,7 @@ class _Parts:
         out = self._storages.tensor(call.args[3])
         items = [item for item in listed.items if self._storages.tensor(item).nbytes]
         tensors = [out, *map(self._storages.tensor, items)]
-        if any(tensor.shape_dynamism is not m.TensorShapeDynamism.STATIC for tensor in tensors):
+        if any(not tensor.is_static for tensor in tensors):
             raise Refused("its sizes are known only at run time")
         if any(tensor.scalar_type is not out.scalar_type for tensor in tensors):
             raise Refused("it changes the element type")

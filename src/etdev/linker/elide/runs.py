@@ -106,11 +106,11 @@ def runs(plan: m.ExecutionPlan, call: m.KernelCall, name: str, numbers: Numbers)
     if not isinstance(source, m.Tensor) or not outs:
         raise Refused("it has unexpected arguments")
     tensors = [source, *(plan.tensor(out) for out in outs)]
-    if any(tensor.shape_dynamism is not m.TensorShapeDynamism.STATIC for tensor in tensors):
+    if any(not tensor.is_static for tensor in tensors):
         raise Refused("its sizes are known only at run time")
     if any(tensor.scalar_type is not source.scalar_type for tensor in tensors):
         raise Refused("its output has another element type")
-    plain = all(tensor.dim_order == tuple(range(len(tensor.sizes))) for tensor in tensors)
+    plain = all(tensor.is_in_order for tensor in tensors)
     same = all((tensor.sizes, tensor.dim_order) == (source.sizes, source.dim_order) for tensor in tensors)
     if not plain and not (same and name in CLONES):
         raise Refused("its dimensions are in another order in memory")

@@ -241,13 +241,13 @@ class _Views:
         if source_tensor.scalar_type is not target_tensor.scalar_type:
             raise Refused("its output has another element type")
         self._require_same_shape(source, out)
-        plain = _is_plain(source_tensor) and _is_plain(target_tensor)
+        plain = source_tensor.is_in_order and target_tensor.is_in_order
         if not plain and (source_tensor.sizes, source_tensor.dim_order) != (
             target_tensor.sizes,
             target_tensor.dim_order,
         ):
             raise Refused("its dimensions are in another order in memory")
-        from_static, to_static = _is_static(source_tensor), _is_static(target_tensor)
+        from_static, to_static = source_tensor.is_static, target_tensor.is_static
         if to_static and source_tensor.nbytes != target_tensor.nbytes:
             raise Refused("its output has another size")
         fixed = from_static and to_static and source not in self._unfixed
@@ -309,7 +309,7 @@ class _Views:
             raise Refused(_LEFT)
         if name == _VIEW_COPY:
             sizes = call.args[1]
-        elif _is_static(self._tensor(out)):
+        elif self._tensor(out).is_static:
             sizes = self._sizes(self._tensor(out).sizes)
         else:
             raise Refused("its sizes are known only at run time")
@@ -388,13 +388,3 @@ class _Views:
         tensor = self._values.get(index, self.plan.values[index])
         assert isinstance(tensor, m.Tensor)
         return tensor
-
-
-def _is_static(tensor: m.Tensor) -> bool:
-    """Return whether the sizes of a tensor never change."""
-    return tensor.shape_dynamism is m.TensorShapeDynamism.STATIC
-
-
-def _is_plain(tensor: m.Tensor) -> bool:
-    """Return whether the dimensions of a tensor are in order in memory."""
-    return tensor.dim_order == tuple(range(len(tensor.sizes)))

@@ -100,7 +100,7 @@ class _WriteBacks:
         found = self.storages.storage_at(place)
         if found.persistent:
             raise Refused("its source is state too")
-        if {to.shape_dynamism, of.shape_dynamism} != {m.TensorShapeDynamism.STATIC}:
+        if not (to.is_static and of.is_static):
             raise Refused("its sizes are known only at run time")
         if (to.scalar_type, to.sizes, to.dim_order) != (of.scalar_type, of.sizes, of.dim_order):
             raise Refused("it changes the element type or the shape")

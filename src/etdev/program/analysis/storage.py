@@ -111,7 +111,7 @@ def _read_before_written(plan: m.ExecutionPlan, found: Reaching) -> Iterator[int
     A write to a dynamic tensor covers only the tensor's current rows. So a read of a static tensor in the same bytes
     may find such content in the other rows.
     """
-    dynamic = {index for index, tensor in plan.tensors() if tensor.shape_dynamism is not m.TensorShapeDynamism.STATIC}
+    dynamic = {index for index, tensor in plan.tensors() if not tensor.is_static}
     for use in found.uses:
         written_by = {found.writes[number - 1].place for number in use.writes - {BEFORE}}
         if BEFORE in use.writes or (use.place not in dynamic and written_by & dynamic):

@@ -264,7 +264,7 @@ class Machine:
             raise RunError(f"{tensor.describe()} is a constant, so the program must not write to it")
 
     def _poison_rest(self, tensor: RunTensor) -> None:
-        if self.poison is None or tensor.static or tensor.memory is None:
+        if self.poison is None or tensor.is_static or tensor.memory is None:
             return
         end = min(tensor.offset + (tensor.capacity or 0), tensor.memory.size)
         if tensor.offset + tensor.nbytes < end:

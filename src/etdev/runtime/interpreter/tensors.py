@@ -116,9 +116,9 @@ class RunTensor:
         return prod(self.sizes) * self.declared.scalar_type.itemsize
 
     @property
-    def static(self) -> bool:
+    def is_static(self) -> bool:
         """True if the sizes never change."""
-        return self.declared.shape_dynamism is m.TensorShapeDynamism.STATIC
+        return self.declared.is_static
 
     @property
     def dtype(self) -> torch.dtype:
@@ -155,7 +155,7 @@ class RunTensor:
         sizes = tuple(sizes)
         if sizes == self.sizes:
             return
-        if self.static:
+        if self.is_static:
             raise RunError(f"{self.describe()} is static, so it cannot be resized to {list(sizes)}")
         if len(sizes) != len(self.sizes):
             raise RunError(f"{self.describe()} cannot be resized to {list(sizes)}: the number of dimensions differs")

@@ -124,7 +124,7 @@ class WitnessedRuntime:
         before, self._copied = self._copied, devices
         values = [tensor for _, tensor in plan.tensors()]
         if any(isinstance(call, m.JumpFalseCall) for call in plan.instructions) or any(
-            tensor.shape_dynamism is not m.TensorShapeDynamism.STATIC for tensor in values
+            not tensor.is_static for tensor in values
         ):
             return
         stated: Counter[tuple[str, bool]] = Counter()
