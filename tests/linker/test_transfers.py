@@ -90,21 +90,37 @@ def test_nothing_is_copied_where_it_holds_on_all_paths(case: tuple[FlowGraph, Ne
         assert not facts & spots[spot], spot
 
 
+def flow_of(*calls: m.Instruction) -> FlowGraph:
+    """Return the control flow of these instructions."""
+    return flow_graph(
+        m.ExecutionPlan(
+            name="forward",
+            values=(m.Tensor(m.ScalarType.BOOL, (1,), (0,)), m.Bool(False)),
+            inputs=(0,),
+            outputs=(),
+            chains=(m.Chain(calls),),
+            operators=(),
+            delegates=(),
+            non_const_buffer_sizes=(0,),
+        )
+    )
+
+
 def test_what_is_needed_on_one_side_of_a_branch_is_copied_there() -> None:
     """A need on both sides is met before the branch."""
-    calls = (m.JumpFalseCall(0, 2), m.JumpFalseCall(1, 3), m.FreeCall(0))
-    plan = m.ExecutionPlan(
-        name="forward",
-        values=(m.Tensor(m.ScalarType.BOOL, (1,), (0,)), m.Bool(False)),
-        inputs=(0,),
-        outputs=(),
-        chains=(m.Chain(calls),),
-        operators=(),
-        delegates=(),
-        non_const_buffer_sizes=(0,),
-    )
+    flow = flow_of(m.JumpFalseCall(0, 2), m.JumpFalseCall(1, 3), m.FreeCall(0))
     none = [0, 0, 0]
-    one_side = find_spots(flow_graph(plan), Needs([0, 0, 1, 0], none, none, 0))
+    one_side = find_spots(flow, Needs([0, 0, 1, 0], none, none, 0))
     assert one_side == {Spot(2, after=False): 1}
-    both = find_spots(flow_graph(plan), Needs([0, 1, 1, 0], none, none, 0))
+    both = find_spots(flow, Needs([0, 1, 1, 0], none, none, 0))
     assert both == {Spot(0, after=False): 1}
+
+
+def test_copies_at_the_entry_of_a_method_that_begins_with_a_loop() -> None:
+    """The caller needs the second fact, which no instruction changes. Each iteration needs the first one, and ends it.
+
+    The jump back has no place for a copy, so the copy is before the jump, also in the last iteration.
+    """
+    flow = flow_of(m.FreeCall(0), m.JumpFalseCall(0, 0))
+    spots = find_spots(flow, Needs(needed=[1, 0, 2], made=[0, 0], ended=[1, 0], at_entry=1))
+    assert spots == {Spot(-1, after=True): 2, Spot(1, after=False): 1}

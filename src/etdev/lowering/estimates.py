@@ -109,7 +109,7 @@ class Estimates:
         """Return the tiling of a region with its estimated effect. Return None if the region cannot be tiled."""
         figures = self._figures.get(id(region))
         if figures is None:
-            figures = self._figures[id(region)] = self.figures.setdefault(self._ops_of(region), {})
+            figures = self._figures[id(region)] = self.figures.setdefault(self.ops_of(region), {})
         if pieces not in figures:
             begin, end = _stretch(self.occupancy, region)
             self.begin, self.end = min(self.begin, begin), max(self.end, end)
@@ -121,12 +121,13 @@ class Estimates:
         """Return the result of :func:`overlaps_little`."""
         if not region.has_halo:
             return True
-        known = self.overlaps.setdefault(self._ops_of(region), {})
+        known = self.overlaps.setdefault(self.ops_of(region), {})
         if pieces not in known:
             known[pieces] = overlaps_little(region, pieces)
         return known[pieces]
 
-    def _ops_of(self, region: Region) -> Ops:
+    def ops_of(self, region: Region) -> Ops:
+        """Return the ops of a region, relative to the peak."""
         known = self._ops.get(id(region))
         if known is None:
             at, peak = self.occupancy.at, self.occupancy.peak_index

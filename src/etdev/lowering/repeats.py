@@ -93,10 +93,8 @@ class Repeats:
         known.figures, known.overlaps = estimates.figures, estimates.overlaps
         known.choices[goal] = None
         if choice is not None:
-            region = choice.region
-            ops = tuple((occupancy.at[node] - peak, axis, region.grains[node]) for node, axis in region.axes.items())
             figures = Figures(choice.full, choice.fewer, choice.peak)
-            known.choices[goal] = _Chosen(ops, choice.pieces, figures)
+            known.choices[goal] = _Chosen(estimates.ops_of(choice.region), choice.pieces, figures)
         self._extents[_kind(occupancy)][known.before, known.after] = None
         key = self._key(occupancy, known.before, known.after)
         self._known.setdefault(key, Known()).add(known)

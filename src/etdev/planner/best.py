@@ -268,11 +268,12 @@ class _Refinement:
         """Search for smaller and smaller plans, by bisection between the goal and the best plan so far."""
         part = self._part
         low = max(self._goal + 1, part.bound)
+        all_steps = self._segments.steps + _FIXING_STEPS
         for _ in range(_PROBES):
             if low >= part.size:
                 return
             capacity = (low + part.size - 1) // 2
-            self._plan_segments(capacity, 2 * _FIXING_STEPS)
+            self._plan_segments(capacity, all_steps)
             if self._restarts is None:
                 self._fix(capacity)
             elif part.size > capacity:

@@ -36,10 +36,10 @@ _GRACE_SECONDS = 3600.0
 
 Another process may have stored the file, and may be about to write the entry.
 """
-
-
 _PART = 4 << 20
 """Number of bytes that a copy reads and writes at once."""
+_WINDOW = 64 << 20
+"""Number of bytes at the end of a copy that the system may still have to write, if the copy is not kept in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,8 +279,8 @@ def _size_of(path: Path) -> int:
 def _copy(source: BinaryIO, place: Path, *, keep_in_memory: bool = True) -> str:
     """Copy a file to a place, and return its digest. Raises OSError.
 
-    If ``keep_in_memory`` is False, the system need not keep the copy in its page cache. Copies of large files are then
-    several times faster, because they use the same few pages of memory again and again.
+    If ``keep_in_memory`` is False, the system need not keep the copy in its page cache. On a virtual machine, copies of
+    large files are then several times faster, because they use the same few pages of memory again and again.
     """
     digest = hashlib.sha256()
     with place.open("wb") as file:
@@ -290,5 +290,5 @@ def _copy(source: BinaryIO, place: Path, *, keep_in_memory: bool = True) -> str:
             if not keep_in_memory and hasattr(os, "posix_fadvise"):
                 # The system drops the pages that are on the disk already, and begins to write the others.
                 with suppress(OSError):
-                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                    os.posix_fadvise(file.fileno(), max(file.tell() - _WINDOW, 0), 0, os.POSIX_FADV_DONTNEED)
     return digest.hexdigest()

@@ -122,10 +122,8 @@ class WitnessedRuntime:
         Methods with jumps or dynamic shapes are not checked, because the bytes that they copy depend on the call.
         """
         before, self._copied = self._copied, devices
-        values = [tensor for _, tensor in plan.tensors()]
-        if any(isinstance(call, m.JumpFalseCall) for call in plan.instructions) or any(
-            not tensor.is_static for tensor in values
-        ):
+        has_jumps = any(isinstance(call, m.JumpFalseCall) for call in plan.instructions)
+        if has_jumps or not all(tensor.is_static for _, tensor in plan.tensors()):
             return
         stated: Counter[tuple[str, bool]] = Counter()
         for item in transfers(plan):
