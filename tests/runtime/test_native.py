@@ -14,12 +14,13 @@ import torch
 from etdev.errors import MissingRequirementError
 from etdev.program import Blob, Program
 from etdev.program import model as m
-from etdev.runtime.native import NativeRuntime, Pools, host_executable, lookup_bytes, measure_memory
+from etdev.runtime.native import NativeRuntime, Pools, host_executable, is_steady, lookup_bytes, measure_memory
 from etdev.runtime.native.unused import MethodUnused
 from etdev.runtime.stock import ProgramFailureError, RuntimeCrashError
 from program.hand import tensor
 from support.files import ADD, branches, chain, counters, method, overwriting, program, sin
 from support.native import native_host, saved
+from support.on_devices import two_devices
 
 X = torch.linspace(-2, 2, 4)
 
@@ -176,6 +177,28 @@ def test_pools_work_with_their_measured_sizes_and_not_with_a_byte_less(tmp_path:
                 continue
             with pytest.raises(ProgramFailureError, match=r"the \w+ pool of 'forward' of .* bytes is too small"):
                 native.call("forward", (X,))
+
+
+@pytest.mark.parametrize("made", [largest_two(), chain(1), chain(3)], ids=["temporary memory", "one", "three"])
+def test_watching_a_steady_program_does_not_change_its_memory(tmp_path: Path, made: Program) -> None:
+    assert is_steady(made)
+    found = []
+    for watch in (True, False):
+        with NativeRuntime(native_host(), watch=watch) as native:
+            found.append(measure_memory(native, made, saved(made, tmp_path), [("forward", (X,))])["forward"])
+    watched, plain = found
+    assert (watched.method_pool, watched.temporary_pool) == (plain.method_pool, plain.temporary_pool)
+    assert abs((watched.heap or 0) - (plain.heap or 0)) <= 64  # The allocator rounds sizes, depending on free blocks.
+
+
+def test_jumps_delegates_devices_and_dynamic_sizes_are_not_steady() -> None:
+    assert not is_steady(branches())
+    assert not is_steady(two_devices())
+    (plan,) = chain(1).execution_plan
+    dynamic = [replace(value, shape_dynamism=m.TensorShapeDynamism.DYNAMIC_BOUND) for value in plan.values]  # type: ignore[type-var]
+    assert not is_steady(replace(chain(1), execution_plan=(replace(plan, values=tuple(dynamic)),)))
+    delegate = m.BackendDelegate("XnnpackBackend", m.BackendDelegateDataReference(m.DataLocation.INLINE, 0), ())
+    assert not is_steady(replace(chain(1), execution_plan=(replace(plan, delegates=(delegate,)),)))
 
 
 def test_every_allocation_of_a_load_can_fail(tmp_path: Path) -> None:

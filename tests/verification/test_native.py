@@ -55,6 +55,14 @@ def test_a_host_program_is_equal_to_the_stock_runtime_bit_by_bit(judge: Judge) -
 
 
 @pytest.mark.integration
+def test_one_call_of_a_steady_program_shows_its_outputs_and_its_memory(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("etdev.verification.subject.measure_outside", lambda *_: pytest.fail("another process"))
+    assert [outside.method for outside in judge(chain(3))["native"].memory_outside] == ["forward"]
+
+
+@pytest.mark.integration
 def test_a_device_program_runs_on_its_devices(judge: Judge) -> None:
     checks = judge(two_devices(), device_map=SIMULATED)
     assert checks["runtime"].status == "not run"

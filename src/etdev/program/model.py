@@ -475,6 +475,12 @@ class ExecutionPlan:
         """Return the instructions of all chains, by position."""
         return tuple(call for chain in self.chains for call in chain.instructions)
 
+    @property
+    def is_fixed(self) -> bool:
+        """Return whether each call executes the same instructions on tensors of the same sizes."""
+        jumps = any(isinstance(call, JumpFalseCall) for call in self.instructions)
+        return not jumps and all(tensor.is_static for _, tensor in self.tensors())
+
     def buffer_device(self, buffer: int) -> Device:
         """Return the device of a planned buffer, given its index in ``non_const_buffer_sizes``.
 

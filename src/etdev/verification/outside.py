@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from etdev.pipeline.results.result_parts import MemoryOutside
 from etdev.program import Program
 from etdev.program.devices import named_devices
 from etdev.runtime.native.devices import NO_DEVICES, simulated_devices
-from etdev.runtime.native.measure import measure_memory
+from etdev.runtime.native.measure import Outside, is_steady, measure_memory
 from etdev.runtime.stock import ProgramFailureError
 
 
@@ -54,12 +54,17 @@ def measure_outside(
     named = named_devices(program)
     devices = simulated_devices(max(device.index for device in named) + 1) if named else NO_DEVICES
     try:
-        with open_native(program, devices=devices, libraries=libraries, watch=False) as runtime:
+        with open_native(program, devices=devices, libraries=libraries, watch=is_steady(program)) as runtime:
             found = measure_memory(runtime, program, path, calls, data=data)
     except MissingRequirementError as error:
         return f"{error.message}; {error.hint}" if error.hint else error.message
     except ProgramFailureError as error:
         return f"the program failed: {error}"
+    return memory_outside(found)
+
+
+def memory_outside(found: Mapping[str, Outside]) -> tuple[MemoryOutside, ...]:
+    """Return what was measured of each method as a part of a result."""
     return tuple(
         MemoryOutside(method, item.method_pool, item.temporary_pool, item.heap) for method, item in found.items()
     )

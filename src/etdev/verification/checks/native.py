@@ -24,10 +24,11 @@ from etdev.execution.runtimes import Runtime
 from etdev.inspection.transfers import transfers
 from etdev.pipeline.project.places import native_library_places
 from etdev.pipeline.results.result import CheckResult
+from etdev.pipeline.results.result_parts import MemoryOutside
 from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.devices import named_devices
-from etdev.runtime.native import NativeRuntime
+from etdev.runtime.native import MemoryMeter, NativeRuntime, is_steady
 from etdev.runtime.native.measured import DeviceCounts
 from etdev.runtime.stock import ProgramFailureError
 from etdev.verification.answers import not_run
@@ -35,6 +36,7 @@ from etdev.verification.check import Check, Need
 from etdev.verification.checks.replay import effort
 from etdev.verification.checks.runtime import compare_with_model
 from etdev.verification.compare import same_bits
+from etdev.verification.outside import memory_outside
 from etdev.verification.subject import Subject
 
 
@@ -55,13 +57,11 @@ class NativeCheck(Check):
         try:
             libraries = native_library_places(built.project)
             with open_native(program, subject.device_map, libraries=libraries) as native:
-                outside = subject.outside
-                if isinstance(outside, str):
-                    note, outside = f"{note}; memory outside of the plan is not known: {outside}", ()
                 runtime = WitnessedRuntime(program, native, stock)
-                return compare_with_model(self.name, built, runtime, note, memory_outside=outside)
+                result = compare_with_model(self.name, built, runtime, note)
         except MissingRequirementError as error:
             return not_run(self.name, error.message, hint=error.hint)
+        return result if result.status != "passed" else _with_outside(result, runtime.outside or subject.outside)
 
 
 class WitnessedRuntime:
@@ -75,8 +75,16 @@ class WitnessedRuntime:
         self._plans = {plan.name: plan for plan in program.execution_plan}
         self._native, self._stock = native, stock
         self._copied: dict[Device, DeviceCounts] = {}
+        self._meter = MemoryMeter(program) if is_steady(program) else None
         self._lock = Lock()
         """Lock that permits one call at a time, because a metric may call the program from several threads."""
+
+    @property
+    def outside(self) -> tuple[MemoryOutside, ...] | None:
+        """Memory of each method outside of its planned buffers; None if these calls do not show that of all methods."""
+        if self._meter is None or self._meter.found.keys() != self._plans.keys():
+            return None
+        return memory_outside(self._meter.found)
 
     def load(self, file: Path, *, shared: bool = False, data: Sequence[Path] = ()) -> tuple[str, ...]:
         if self._stock is not None:
@@ -92,6 +100,8 @@ class WitnessedRuntime:
             assert called is not None
             if called.damages:
                 raise ProgramFailureError("; ".join(called.damages))
+            if self._meter is not None and method not in self._meter.found:
+                self._meter.add(self._native, method)
             plan = self._plans[method]
             self._check_buffers(plan)
             self._check_copies(plan, called.devices)
@@ -122,8 +132,7 @@ class WitnessedRuntime:
         Methods with jumps or dynamic shapes are not checked, because the bytes that they copy depend on the call.
         """
         before, self._copied = self._copied, devices
-        has_jumps = any(isinstance(call, m.JumpFalseCall) for call in plan.instructions)
-        if has_jumps or not all(tensor.is_static for _, tensor in plan.tensors()):
+        if not plan.is_fixed:
             return
         stated: Counter[tuple[str, bool]] = Counter()
         for item in transfers(plan):
@@ -140,6 +149,15 @@ class WitnessedRuntime:
                     f"a call copied {found[0]:,} bytes to {name} and {found[1]:,} bytes back, but "
                     f"the file states {wanted[0]:,} bytes and {wanted[1]:,} bytes"
                 )
+
+
+def _with_outside(result: CheckResult, outside: tuple[MemoryOutside, ...] | str) -> CheckResult:
+    """Return a passed result with the memory outside of the plan, or with the reason why it is not known."""
+    if isinstance(outside, str):
+        return result.model_copy(
+            update={"summary": f"{result.summary}; memory outside of the plan is not known: {outside}"}
+        )
+    return result.model_copy(update={"memory_outside": outside})
 
 
 @contextmanager
