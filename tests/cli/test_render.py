@@ -28,7 +28,7 @@ from etdev.pipeline.results.result import (
     UndelegatedOps,
     outcome,
 )
-from etdev.pipeline.results.result_parts import DelegateMemory
+from etdev.pipeline.results.result_parts import DelegateMemory, MemoryOutside
 from etdev.program.info import BufferInfo, Transfers
 from support.reports import bank_report
 
@@ -89,6 +89,9 @@ GOOD_RUNTIME = answer(
     outputs=(
         OutputError(method="forward", output=0, dtype="float32", max_abs_error=8.6e-6, allowed=0.013, snr_db=128.6),
     ),
+)
+ERROR = OutputError(
+    method="encode", output=0, dtype="float32", max_abs_error=8.6e-6, allowed=1e-6, snr_db=128.6, float_snr_db=41.2
 )
 KERNELS = answer("kernels", "passed", summary="7 operators in the wheel's runtime")
 
@@ -154,6 +157,21 @@ RESULT = BuildResult(
                     where="etdev.toml:31:12 (targets.several-methods.verify.atol)",
                     hint="allow an absolute error of 8.6e-06, the largest of this output, because kernels round "
                     "differently from eager PyTorch; or compute the output in a wider dtype",
+                    outputs=(
+                        ERROR,
+                        ERROR.model_copy(update={"output": 1, "float_snr_db": 28.1}),
+                        ERROR.model_copy(update={"output": 2, "max_abs_error": 0.0, "snr_db": None}),
+                        OutputError(
+                            method="many",
+                            output=0,
+                            dtype="int64",
+                            max_abs_error=0,
+                            allowed=0,
+                            snr_db=None,
+                            elements=1_024,
+                            differing=3,
+                        ),
+                    ),
                 ),
             ),
             quantize="pt2e-xnnpack",
@@ -185,7 +203,18 @@ RESULT = BuildResult(
         target("elsewhere", checks(kernels=KERNELS), artifact="/srv/programs/digits.pte"),
         target(
             "one-buffer",
-            checks(kernels=KERNELS),
+            checks(
+                kernels=KERNELS,
+                native=answer(
+                    "native",
+                    "passed",
+                    summary="24 samples, max abs error 0; equal",
+                    memory_outside=(
+                        MemoryOutside("forward", 8_024, 440, 1_448),
+                        MemoryOutside("encode", 2_000, 520, 0),
+                    ),
+                ),
+            ),
             methods=(linked("forward", buffer(524_288), copied=[VIEW], outputs=[]),),
             memory={"cpu": 524_288},
         ),

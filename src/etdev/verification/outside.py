@@ -8,35 +8,12 @@ from typing import Any
 
 from etdev.errors import MissingRequirementError
 from etdev.execution.native import open_native
-from etdev.inspection.breakdown import Parts
 from etdev.pipeline.results.result_parts import MemoryOutside
 from etdev.program import Program
 from etdev.program.devices import named_devices
 from etdev.runtime.native.devices import NO_DEVICES, simulated_devices
 from etdev.runtime.native.measure import Outside, is_steady, measure_memory
 from etdev.runtime.stock import ProgramFailureError
-
-
-def ram_parts(planned: int, outside: tuple[MemoryOutside, ...] | str) -> Parts | str:
-    """Return the parts of a target's RAM on the host, or the reason why a part is unknown.
-
-    The parts are those of a program with all methods loaded. ``planned`` is the planned memory in bytes. ``outside`` is
-    the result of :func:`measure_outside`. The methods share the temporary pool, so its size is the maximum over the
-    methods. All other parts are sums over the methods.
-    """
-    if isinstance(outside, str):
-        return outside
-    heaps = [item.heap for item in outside]
-    if None in heaps:
-        return "heap memory is counted only with glibc"
-    return Parts(
-        (
-            ("planned memory", planned),
-            ("method pools", sum(item.method_pool for item in outside)),
-            ("temporary pool", max((item.temporary_pool for item in outside), default=0)),
-            ("heap", sum(heap or 0 for heap in heaps)),
-        )
-    )
 
 
 def measure_outside(

@@ -29,7 +29,8 @@ from etdev.execution.availability import advises_map
 from etdev.pipeline.results.decision_counts import KINDS
 from etdev.pipeline.results.never_ran import never_ran
 from etdev.pipeline.results.reasons import NOTHING_TO_ASK
-from etdev.pipeline.results.result import BuildResult, CheckResult, FailedTarget, TargetResult
+from etdev.pipeline.results.result import BuildResult, CheckResult, FailedTarget, OutputError, TargetResult
+from etdev.pipeline.results.result_parts import ram_parts
 from etdev.units import format_seconds, format_size
 
 if TYPE_CHECKING:
@@ -185,6 +186,7 @@ def _target_lines(result: BuildResult, target: TargetResult, stream: TextIO, *, 
             yield line("", f"quantized: {tensor}")
     yield from _memory_lines(target)
     yield from (line("", text) for text in delegate_memory_texts(target))
+    yield from _ram_lines(target)
     if verbose:
         for method in target.methods:
             name = method.name if len(target.methods) > 1 else None
@@ -248,6 +250,15 @@ def _memory_lines(target: TargetResult) -> Iterator[str]:
         yield line("", f"shared by methods: {names}; the program's loader must give all methods the same buffers")
 
 
+def _ram_lines(target: TargetResult) -> Iterator[str]:
+    """Yield a line with the RAM that the program needs on this machine, if the check *native* measured it."""
+    for check in target.checks:
+        parts = ram_parts(target.memory.get("cpu", 0), check.memory_outside) if check.memory_outside else None
+        if parts is not None:
+            named = ", ".join(f"{name} {size:,}" for name, size in parts.items())
+            yield line("ram", f"{sum(parts.values()):,} bytes on this machine: {named}")
+
+
 def _transfer_lines(target: TargetResult) -> Iterator[str]:
     """Yield the bytes that a call of each method copies between the host and devices."""
     for method in target.methods:
@@ -293,12 +304,29 @@ def _compared(buffer: BufferInfo) -> str:
 
 
 def _verification_lines(checks: Sequence[CheckResult], unmet: Sequence[CheckResult], stream: TextIO) -> Iterator[str]:
-    """Yield lines about the checks: checks that ran, then required checks that did not run, then all other checks."""
+    """Yield lines about the checks: checks that ran, then required checks that did not run, then all other checks.
+
+    The first check that compares several outputs also has a line for each of them.
+    """
+    compared = next((check for check in checks if len(check.outputs) > 1), None)
     for check in checks:
         if check.status != "not run":
             yield from _check_lines(check, stream)
+        if check is compared:
+            yield from (line("", f"         {_output_text(output)}") for output in check.outputs)
     yield from _unmet_lines(unmet, stream)
     yield from _not_run_lines([check for check in checks if check.status == "not run" and check not in unmet])
+
+
+def _output_text(output: OutputError) -> str:
+    """Return the deviation of an output as text: ``output 1 of 'encode': max abs error 8.6e-06; SNR 128.6 dB``."""
+    if output.elements is not None and not output.max_abs_error:
+        found = f"{output.differing or 0:,} of {output.elements:,} elements differ"
+    else:
+        found = f"max abs error {output.max_abs_error:.2g}; "
+        found += "equal" if output.snr_db is None else f"SNR {output.snr_db:.1f} dB"
+    to_float = "" if output.float_snr_db is None else f", {output.float_snr_db:.1f} dB against float"
+    return f"output {output.output} of {output.method!r}: {found}{to_float}"
 
 
 def _unmet_lines(unmet: Sequence[CheckResult], stream: TextIO) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -42,6 +43,23 @@ class MemoryOutside:
     """
     heap: int | None
     """Largest number of heap bytes in use at once, at load or in a call; None if not counted."""
+
+
+def ram_parts(planned: int, outside: Sequence[MemoryOutside]) -> dict[str, int] | None:
+    """Return the parts of a program's RAM on the host in bytes, by name; None if its heap was not counted.
+
+    All methods are loaded. ``planned`` is the planned memory in bytes. The methods share the temporary pool, so its
+    size is the maximum over the methods. All other parts are sums over the methods.
+    """
+    heaps = [item.heap for item in outside if item.heap is not None]
+    if len(heaps) < len(outside):
+        return None
+    return {
+        "planned memory": planned,
+        "method pools": sum(item.method_pool for item in outside),
+        "temporary pool": max((item.temporary_pool for item in outside), default=0),
+        "heap": sum(heaps),
+    }
 
 
 _FIRST = ("scratch", "fast_scratch", "sram", "dram")

@@ -22,14 +22,13 @@ from etdev.inspection.breakdown import (
 from etdev.inspection.transfers import transfers_per_call
 from etdev.pipeline.project import Project
 from etdev.pipeline.results.result import CheckResult
-from etdev.pipeline.results.result_parts import MemoryOutside
+from etdev.pipeline.results.result_parts import MemoryOutside, ram_parts
 from etdev.pipeline.stages.link.nested import device_memory
 from etdev.program import Program
 from etdev.units import format_share, format_size
 from etdev.verification.advice import advise
 from etdev.verification.check import Check, Need
 from etdev.verification.limits import Limit, Measured, Unjudged, judge
-from etdev.verification.outside import ram_parts
 from etdev.verification.subject import Subject
 
 
@@ -59,11 +58,11 @@ def check_budget(
     if measured.program is not None:
         found += limits.of_program(measured.program)
         if budget.ram is not None:
-            ram = ram_parts(limits.planned(measured.program), outside())
+            ram = limits.of_ram(measured.program, outside(), budget.ram)
             if isinstance(ram, str):
                 unjudged.append(Unjudged(("budget", "ram"), ram))
             else:
-                found.append(limits.of_ram(ram, budget.ram))
+                found.append(ram)
         if budget.delegated is not None and measured.methods:
             found.append(limits.of_delegation(measured.program, budget.delegated))
         elif budget.delegated is not None:
@@ -112,12 +111,14 @@ class _Limits:
             name, copied = f"copies in a call of {plan.name!r}", transfers_per_call(plan).total
             yield self._bytes(name, copied, budget.copies or 0, partial(copy_parts, plan), "copies")
 
-    def planned(self, program: Program) -> int:
-        """Return the number of planned bytes on the host."""
-        return self._measured.figures(program).memory.get(str(HOST), 0)
-
-    def of_ram(self, parts: Parts, limit: int) -> Limit:
-        return self._bytes("ram", sum(size for _, size in parts.items), limit, lambda: parts, "ram")
+    def of_ram(self, program: Program, outside: tuple[MemoryOutside, ...] | str, limit: int) -> Limit | str:
+        """Return the limit of the RAM on the host, or the reason why a part of it is unknown."""
+        if isinstance(outside, str):
+            return outside
+        parts = ram_parts(self._measured.figures(program).memory.get(str(HOST), 0), outside)
+        if parts is None:
+            return "heap memory is counted only with glibc"
+        return self._bytes("ram", sum(parts.values()), limit, lambda: Parts(tuple(parts.items())), "ram")
 
     def of_scratch(self) -> Iterator[Limit | Unjudged]:
         """Compare the largest ``scratch`` and ``fast_scratch`` of the file's delegates with the limits."""
