@@ -49,20 +49,28 @@ def with_plan(program: Program, **changes: object) -> Program:
     ("heap", "said"),
     [
         (4096, ("at most 4096 bytes, as measured", ", at most 4,096 bytes as measured.")),
-        (None, ("its size is unknown", "weights.")),
+        (None, ("its size is unknown", "matrices.")),
     ],
 )
 def test_the_heap_of_delegates_is_stated(tmp_path: Path, heap: int | None, said: tuple[str, str]) -> None:
     source = of(delegated(), tmp_path)
     made = project_files(replace(source, pools={"forward": PoolSizes(1000, 0, heap)}))
     header, readme = (made[name].decode() for name in ("tiny_memory.h", "README.md"))
-    assert f"// Delegates also use the heap (XnnpackBackend): {said[0]}." in header
+    assert f"// The heap is in use, too, by XnnpackBackend: {said[0]}." in header
     assert said[1] in readme
 
 
-def test_without_delegates_nothing_is_said_of_the_heap(source: ProgramFile) -> None:
+def test_the_heap_of_kernels_is_stated(source: ProgramFile) -> None:
+    """Matrix products of optimized kernels pack their operands there."""
     made = project_files(replace(source, pools={"forward": PoolSizes(1000, 0, 4096)}))
-    assert "heap" not in made["tiny_memory.h"].decode()
+    header, readme = (made[name].decode() for name in ("tiny_memory.h", "README.md"))
+    assert "// The heap is in use, too, by kernels: at most 4096 bytes, as measured." in header
+    assert "by kernels: this memory is in no plan, for example packed matrices, at most 4,096 bytes" in readme
+
+
+def test_a_heap_that_is_not_in_use_is_not_mentioned(source: ProgramFile) -> None:
+    made = project_files(replace(source, pools={"forward": PoolSizes(1000, 0, 0)}))
+    assert "heap is in use" not in "".join(made[name].decode() for name in ("tiny_memory.h", "README.md"))
 
 
 def test_quantized_ends(tmp_path: Path) -> None:

@@ -179,6 +179,23 @@ def test_pools_work_with_their_measured_sizes_and_not_with_a_byte_less(tmp_path:
                 native.call("forward", (X,))
 
 
+def test_the_heap_of_a_matrix_product_is_counted(native: NativeRuntime, tmp_path: Path) -> None:
+    """The optimized kernel copies blocks of its operands there. Their size depends on the processor's caches."""
+    sizes = [(64, 1_024), (1_024, 1_024), (64, 1_024)]
+    offsets = [0, 1 << 18, (1 << 18) + (1 << 22)]
+    values = [
+        replace(tensor(1, at=at), sizes=shape, dim_order=(0, 1)) for shape, at in zip(sizes, offsets, strict=True)
+    ]
+    call = m.KernelCall(0, (0, 1, 2, 2))
+    operators = (m.Operator("aten::mm", "out"),)
+    made = program(
+        method(values, [call], inputs=(0, 1), outputs=(2,), operators=operators, sizes=((1 << 19) + (1 << 22),))
+    )
+    given = torch.randn(64, 1_024), torch.randn(1_024, 1_024)
+    found = measure_memory(native, made, saved(made, tmp_path), [("forward", given)])["forward"]
+    assert (found.heap or 0) > 20_000
+
+
 @pytest.mark.parametrize("made", [largest_two(), chain(1), chain(3)], ids=["temporary memory", "one", "three"])
 def test_watching_a_steady_program_does_not_change_its_memory(tmp_path: Path, made: Program) -> None:
     assert is_steady(made)

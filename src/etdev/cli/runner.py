@@ -82,7 +82,7 @@ def _say(folder: Path, made: Project, *, quiet: bool) -> None:
         f"{facts.layout.io:,} for inputs and outputs" + ("" if facts.embed else f", {facts.file_bytes:,} for files"),
         quiet=quiet,
     )
-    if facts.heap is not None:
-        users = ", ".join(facts.heap_users)
-        note(f"In addition, delegates ({users}) use at most {facts.heap:,} bytes of heap, as measured", quiet=quiet)
+    if facts.heap:
+        users = " and ".join(facts.heap_users)
+        note(f"In addition, at most {facts.heap:,} bytes of heap for {users}, as measured", quiet=quiet)
     note(f"Next: {folder / 'README.md'} has the commands that compile and run the project", quiet=quiet)

@@ -9,7 +9,7 @@ from etdev.errors import RunnerError
 from etdev.program.segments import CONSTANT_ALIGNMENT, SEGMENT_ALIGNMENT
 from etdev.runner.identifiers import identifier
 from etdev.runner.layout import Layout, MethodLayout, make_layout
-from etdev.runner.libraries import Library, needed_libraries
+from etdev.runner.libraries import KERNELS, Library, needed_libraries
 from etdev.runner.pools import PoolSizes, Scaling, scaling
 from etdev.runner.source import ProgramFile
 from etdev.runtime.native.measure import lookup_bytes
@@ -73,17 +73,26 @@ class Facts:
         return sum(arena.size for arena in self.layout.arenas) + pools + self.temp + self.layout.io + files
 
     @property
-    def heap_users(self) -> list[str]:
-        """Sorted ids of the backends that allocate from the heap: in a runner, all backends of the program."""
+    def backends(self) -> list[str]:
+        """Sorted ids of the program's backends."""
         return sorted({delegate.id for plan in self.source.program.execution_plan for delegate in plan.delegates})
+
+    @property
+    def heap_users(self) -> list[str]:
+        """What may allocate from the heap: kernels, as ``kernels``, and backends, as their ids.
+
+        Empty if no byte of the heap was in use. A matrix product on an optimized kernel packs its operands there.
+        """
+        has_kernels = any(library.component in KERNELS.values() for library in self.libraries)
+        return [] if self.heap == 0 else [*(["kernels"] if has_kernels else []), *self.backends]
 
     @property
     def heap(self) -> int | None:
         """Heap bytes, in addition to the static memory: the sum over methods of the largest number in use at once.
 
-        None without delegates, or if the bytes were not counted.
+        None if the bytes were not counted.
         """
-        sizes = [self.pools(method.name).heap for method in self.layout.methods] if self.heap_users else [None]
+        sizes = [self.pools(method.name).heap for method in self.layout.methods]
         return None if None in sizes else sum(size or 0 for size in sizes)
 
     @property

@@ -111,7 +111,7 @@ def _heap(facts: Facts) -> str:
     if not facts.heap_users:
         return ""
     size = "its size is unknown" if facts.heap is None else f"at most {facts.heap} bytes, as measured"
-    return f"\n// Delegates also use the heap ({', '.join(facts.heap_users)}): {size}."
+    return f"\n// The heap is in use, too, by {' and '.join(facts.heap_users)}: {size}."
 
 
 def _ram(facts: Facts) -> str:

@@ -20,7 +20,7 @@ def readme_conditions(facts: Facts) -> set[str]:
         *(["several"] if len(facts.layout.methods) > 1 else []),
         *(["heap"] if facts.heap_users else []),
         *(["kernels"] if _operators(facts) else []),
-        *(["openvino"] if "OpenvinoBackend" in facts.heap_users else []),
+        *(["openvino"] if "OpenvinoBackend" in facts.backends else []),
     }
 
 

@@ -1,7 +1,7 @@
 // Runs the methods of @PROGRAM@ in static memory.
 //
 // No code of this project calls the heap, except for main.cc (through stdio). ExecuTorch itself takes its memory from
-// the arenas and pools of @NAME@_memory.h. A delegate may call the heap: see README.md.
+// the arenas and pools of @NAME@_memory.h. Kernels and delegates may call the heap: see README.md.
 #pragma once
 
 #include <executorch/runtime/executor/method.h>
