@@ -15,11 +15,13 @@ it counts where plain ExecuTorch's file is right; what plain ExecuTorch builds a
 from __future__ import annotations
 
 import copy
+import functools
 import random
 import shutil
 import sys
 import tempfile
 import warnings
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -75,6 +77,7 @@ class _Campaign:
     def __init__(self, settings: Settings) -> None:
         warnings.simplefilter("ignore")
         torch.set_num_threads(1)
+        _quicken_torch()
         self.seed = settings.seed
         self._open = ExitStack()
         # A process of the runtime serves many builds.
@@ -222,6 +225,33 @@ class _Campaign:
             trial.ends.append("same bits as the object program")
         else:
             trial.wrong.append("object: other bits than the object program")
+
+
+def _quicken_torch() -> None:
+    """Let decompositions take less of the time of a trial; their results stay the same.
+
+    Each decomposition looks up all operators of torch once per namespace, although the trials add none. It also defines
+    thousands of functions whose annotations take longer to evaluate than the functions themselves.
+    """
+    from torch._C import DispatchKey
+    from torch._export import utils
+    from torch._ops import OperatorBase
+
+    utils._materialize_cpp_cia_ops = functools.cache(utils._materialize_cpp_cia_ops)
+    original = OperatorBase.py_impl
+
+    def py_impl(operator: OperatorBase, key: Any) -> Callable[[Any], Any]:
+        if not isinstance(key, DispatchKey) or key == DispatchKey.Python or key in operator.py_kernels:
+            return original(operator, key)
+
+        def register(function):  # type: ignore[no-untyped-def]
+            operator.py_kernels[key] = function
+            operator._dispatch_cache.clear()
+            return function
+
+        return register
+
+    OperatorBase.py_impl = py_impl  # type: ignore[method-assign]
 
 
 def _calls(drawn: Drawn) -> list[tuple[str, tuple[torch.Tensor, ...]]]:
