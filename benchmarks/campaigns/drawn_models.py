@@ -102,6 +102,17 @@ class Drawn:
         copies = [f"self.{name}.clone()" for name in buffers]
         return replace(self, outputs={method: [*found, *copies] for method, found in self.outputs.items()})
 
+    def with_other_branches(self) -> Drawn:
+        """Return the module that takes the other branch of each condition."""
+        lines = {
+            method: [
+                re.sub(r"torch\.cond\((.+?), lambda", r"torch.cond(torch.logical_not(\1), lambda", line)
+                for line in found
+            ]
+            for method, found in self.lines.items()
+        }
+        return replace(self, lines=lines)
+
 
 def module(source: str) -> nn.Module:
     """Return the module of a source."""

@@ -155,20 +155,24 @@ class _Campaign:
         return "right" if right else "wrong"
 
     def _refused(self, drawn: Drawn, target: str, folder: Path, trial: Trial, message: str) -> str:
-        """Record that the relink of a file with right outputs was refused. Return ``right`` or ``wrong``."""
-        if self._right_with_state(drawn, target, folder):
-            trial.wrong.append(f"relink refused: {message[:300]}")
-            return "right"
-        trial.ends.append("plain wrong in its state")
-        return "wrong"
+        """Record that the relink of a file with right outputs was refused. Return ``right`` or ``wrong``.
 
-    def _right_with_state(self, drawn: Drawn, target: str, folder: Path) -> bool:
-        """Return whether plain ExecuTorch's file is still right if its methods also return their state."""
-        seen = drawn.with_state()
+        The plan of the file may be wrong where these calls do not show it: in its state, or in the branches that they
+        do not take.
+        """
+        for seen in (drawn.with_state(), drawn.with_other_branches(), drawn.with_other_branches().with_state()):
+            if not self._is_right(seen, target, folder):
+                trial.ends.append("plain wrong in its state or another branch")
+                return "wrong"
+        trial.wrong.append(f"relink refused: {message[:300]}")
+        return "right"
+
+    def _is_right(self, drawn: Drawn, target: str, folder: Path) -> bool:
+        """Return whether plain ExecuTorch's file of another module is right."""
         try:
-            file = _plain_file(seen, seen.source(), target, folder)
-            return _close(self._outputs(seen, file, shared=len(seen.inputs) > 1), _eager(seen, seen.source()))
-        except Exception:  # noqa: BLE001 - ExecuTorch refuses the other module, so this one counts
+            file = _plain_file(drawn, drawn.source(), target, folder)
+            return _close(self._outputs(drawn, file, shared=len(drawn.inputs) > 1), _eager(drawn, drawn.source()))
+        except Exception:  # noqa: BLE001 - ExecuTorch refuses the other module, so the first one counts
             return True
 
     def _outputs(self, drawn: Drawn, file: Path, *, shared: bool) -> list[Any]:
