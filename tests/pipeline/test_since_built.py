@@ -244,3 +244,18 @@ def test_commands_on_a_target_name_overridden_keys(
     capfd.readouterr()
     assert app.run(command.split()) == 0
     assert "not from the config" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["inspect cpu", "run cpu --random"])
+@pytest.mark.sampled(1)
+def test_commands_on_a_target_say_that_its_file_is_another(
+    command: str, built: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """One byte of a weight had changed, and a C++ project was made of the file without a word."""
+    monkeypatch.chdir(built)
+    file = open_project(built / "etdev.toml").artifact("cpu")
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    assert app.run(command.split()) == 0
+    assert "cpu: its file is not the one that the build wrote: its sha256 is" in capfd.readouterr().err

@@ -158,11 +158,20 @@ def test_one_byte_less_fails_and_is_named(exact: Compiled, tmp_path: Path, const
     assert done.stderr.strip().endswith("Raise it in many_memory.h")
 
 
-@pytest.mark.nightly
-def test_an_arena_of_one_byte_less_does_not_compile(exact: Compiled, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("constant", "said"),
+    [
+        ("kArena2Bytes", "kArena2Bytes is too small for add::kBuffer2Bytes"),
+        ("kIoBytes", "kIoBytes is too small for the inputs and outputs"),
+    ],
+)
+@pytest.mark.sampled(1)
+def test_static_memory_of_one_byte_less_does_not_compile(
+    exact: Compiled, tmp_path: Path, constant: str, said: str
+) -> None:
     folder = copied(exact, tmp_path)
-    shrink(folder / "many_memory.h", "kArena2Bytes")
-    with pytest.raises(AssertionError, match="kArena2Bytes is too small for add::kBuffer2Bytes"):
+    shrink(folder / "many_memory.h", constant)
+    with pytest.raises(AssertionError, match=said):
         compile_project(folder)
 
 

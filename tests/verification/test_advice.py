@@ -55,17 +55,23 @@ def test_state_that_takes_much_of_the_memory(project: Callable[..., Project], st
     assert advise(made, "cpu", Measured(Path("p.pte"), 0, found), "budget.memory", "memory", "cpu") == expected
 
 
-@pytest.mark.parametrize(
-    ("settings", "advised"),
-    [("", True), ('lowering = "stock"', False), ('partitioners = [{ backend = "xnnpack" }]', False)],
-    ids=["forms of ops", "stock", "delegate"],
-)
-def test_forms_that_take_pools_and_heap(project: Callable[..., Project], settings: str, advised: bool) -> None:
-    made = project(CONFIG + settings, model="")
+@pytest.mark.parametrize(("forms", "advised"), [({"linear": 2}, True), ({}, False)], ids=["forms of ops", "none"])
+def test_forms_that_take_pools_and_heap(project: Callable[..., Project], forms: dict[str, int], advised: bool) -> None:
+    """A target for other kernels has no forms, so another `lowering` would change nothing."""
+    made = project(CONFIG, model="")
     found = program(method([tensor(4, at=0), tensor(4, at=16)], [sin(0, 1)], outputs=(1,)))
-    advice = advise(made, "cpu", Measured(Path("p.pte"), 0, found), "budget.ram", "ram")
+    measured = Measured(Path("p.pte"), 0, found, methods=(method_result(forms=forms),))
+    advice = advise(made, "cpu", measured, "budget.ram", "ram")
     assert ('set `lowering` to "stock"' in advice) == advised
     assert advice.endswith("or raise budget.ram")
+
+
+@pytest.mark.parametrize(("backend", "advised"), [("xnnpack", True), ("cortex-m", False), ("ethos-u", False)])
+def test_a_data_file_takes_the_same_flash(project: Callable[..., Project], backend: str, advised: bool) -> None:
+    options = ', options = { target = "ethos-u55-128" }' if backend == "ethos-u" else ""
+    made = project(CONFIG + f'partitioners = [{{ backend = "{backend}"{options} }}]', model="")
+    advice = advise(made, "cpu", Measured(Path("p.pte"), 0, weighted(1_000)), "budget.file", "file")
+    assert ("`external_weights`" in advice) == advised
 
 
 INT8 = """quantize = "int8"

@@ -167,13 +167,16 @@ def _note_differences(project: Project, target: str) -> None:
     from etdev.cli.rendering.verdict import override_texts
     from etdev.pipeline.project.places import report_place
     from etdev.pipeline.results.report import find_report
-    from etdev.pipeline.since_built import since_built
+    from etdev.pipeline.since_built import altered_file, since_built
 
     report = find_report(report_place(project, target))
     if report is not None:
         texts = [text for built in report.targets for text in override_texts(report, built)]
         if texts:
             note(f"{target}: it was built with settings that are not from the config: {', '.join(texts)}")
+        for built in report.targets:
+            if built.name == target and (change := altered_file(project, built)) is not None:
+                note(f"{target}: its file is not the one that the build wrote: {change}")
     said = since_built(project, target, settings=False).said
     if said is not None:
         note(f"{target}: {said}")

@@ -15,6 +15,8 @@ from etdev.pipeline.cache.lock import LockedTarget, differs, find_lock
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.commands import build_command
 from etdev.pipeline.project.places import data_places
+from etdev.pipeline.results.report import REPORT
+from etdev.pipeline.results.result import FileBeside, TargetResult
 
 _FILES = ("file", "folder")
 _SHOWN = 3
@@ -69,6 +71,31 @@ def since_built(project: Project, target: str, *, settings: bool = True) -> Sinc
         key=lambda since: (len(since.changed), len(since.missing)),
         default=SinceBuilt(build_command(project, target)),
     )
+
+
+def altered_file(project: Project, built: TargetResult) -> str | None:
+    """Describe how a target's file differs from the file that the build wrote, according to the build's report.
+
+    Return None if both are equal, or if the file cannot be read.
+    """
+    path = project.artifact(built.name)
+    try:
+        with Cache(open_store()) as cache:
+            return change_since_build(built, path.stat().st_size, cache.digests.of(path))
+    except OSError:
+        return None
+
+
+def change_since_build(built: TargetResult | FileBeside, size: int, digest: str) -> str | None:
+    """Describe how a file differs from the file that the build wrote; return None if both are equal.
+
+    ``size`` and ``digest`` are those of the current file.
+    """
+    if size != built.size:
+        return f"it has {size:,} bytes, but {REPORT} has {built.size:,}"
+    if digest != built.sha256:
+        return f"its sha256 is {digest[:12]}…, but {REPORT} has {built.sha256[:12]}…"
+    return None
 
 
 def _file_test(project: Project, target: str, cache: Cache) -> Callable[[LockedTarget], bool]:

@@ -24,8 +24,8 @@ from etdev.pipeline.project.runtime_contents import check_runtime_settings
 from etdev.pipeline.project.stock import runtime_for
 from etdev.pipeline.project.usercode import UserCode
 from etdev.pipeline.results.report import REPORT, find_report, report_beside
-from etdev.pipeline.results.result import BuildResult, FileBeside, TargetResult, outcome
-from etdev.pipeline.since_built import since_built
+from etdev.pipeline.results.result import BuildResult, TargetResult, outcome
+from etdev.pipeline.since_built import change_since_build, since_built
 from etdev.pipeline.stages.artifacts import ExportedModel
 from etdev.pipeline.stages.known_outputs import KnownOutputs
 from etdev.pipeline.stages.models import Models
@@ -85,7 +85,7 @@ def _verify_target(
         size, digest, data = path.stat().st_size, file_sha256(path), data_places(project, name)
         weights = project.config.targets[name].external_weights
         built, sidecar = _built(path, name), _sidecar(project, name)
-        change = None if built is None else _change_since_build(built, size, digest) or _data_change(built, data)
+        change = None if built is None else change_since_build(built, size, digest) or _data_change(built, data)
         alteration = None if change is None else Alteration(change, display_path(project, report_beside(path)))
         since = since_built(project, name)
         built_target = BuiltTarget(
@@ -166,18 +166,6 @@ def _sidecar(project: Project, target: str) -> Sidecar:
         return Sidecar({})
 
 
-def _change_since_build(built: TargetResult | FileBeside, size: int, digest: str) -> str | None:
-    """Describe how a file differs from the file that the build wrote; return None if both are equal.
-
-    ``size`` and ``digest`` are those of the current file.
-    """
-    if size != built.size:
-        return f"it has {size:,} bytes, but {REPORT} has {built.size:,}"
-    if digest != built.sha256:
-        return f"its sha256 is {digest[:12]}…, but {REPORT} has {built.sha256[:12]}…"
-    return None
-
-
 def _data_change(built: TargetResult, data: Sequence[Path]) -> str | None:
     """Describe how the data files differ from the files that the build wrote; return None if they do not differ.
 
@@ -189,7 +177,7 @@ def _data_change(built: TargetResult, data: Sequence[Path]) -> str | None:
         return f"according to the config, its weights are {wanted}; according to {REPORT}, they are {_in_files(stated)}"
     for path in data:
         if path.is_file():
-            change = _change_since_build(stated[path.name], path.stat().st_size, file_sha256(path))
+            change = change_since_build(stated[path.name], path.stat().st_size, file_sha256(path))
             if change is not None:
                 return f"its data file {path.name} differs: {change}"
     return None

@@ -44,6 +44,7 @@ def _memory(facts: Facts) -> Iterator[str]:
         yield f"Block<{method.identifier}::kMethodPoolBytes, kPoolAlignment> pool_{method.identifier}_;"
     yield "Block<kTempPoolBytes, kPoolAlignment> temp_memory;"
     yield "Block<kIoBytes, kIoAlignment> io;"
+    yield f'static_assert(kIoBytes >= {facts.layout.io}, "kIoBytes is too small for the inputs and outputs");'
     if not facts.embed:
         for number in range(len(facts.files)):
             yield f"Block<kFileBytes{number}, kFileAlignment> file_{number}_;"

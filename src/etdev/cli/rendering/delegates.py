@@ -21,7 +21,7 @@ def delegate_memory_texts(target: TargetResult) -> Iterator[str]:
         for item in method.delegate_memory:
             name = f"delegate {item.delegate}" + (f" of {method.name}" if len(target.methods) > 1 else "")
             sizes = item.named_sizes().items()
-            yield f"{name}: {', '.join(f'{kind} {format_size(size)}' for kind, size in sizes)}"
+            yield f"{name}: {', '.join(f'{kind} {size:,} bytes' for kind, size in sizes)}"
 
 
 def outside_of_banks(target: TargetResult) -> Iterator[str]:

@@ -20,6 +20,7 @@ from etdev.pipeline.project.backend_options import option_files
 from etdev.pipeline.project.options import BuildOptions
 from etdev.pipeline.project.places import object_files, object_place, record_place, sidecar_place
 from etdev.pipeline.project.progress import StageClock
+from etdev.pipeline.project.runtime_contents import runtime_files
 from etdev.pipeline.project.usercode import UserCode
 from etdev.pipeline.results.notes import LINKED_AGAIN
 from etdev.pipeline.results.result import MethodResult, Part
@@ -381,6 +382,8 @@ def _undeclared(session: BuildSession) -> Iterator[str]:
     """Yield a note on files that the project's code reads although the config does not name these files."""
     project = session.project
     declared = {str(path) for path in declared_files(project)}
+    for target in project.config.targets:
+        declared.update(map(str, (*option_files(project, target), *runtime_files(project, target))))
     names = sorted(
         str(Path(name).relative_to(project.loaded.root))
         for name in session.modelled.files

@@ -22,6 +22,7 @@ from etdev.pipeline.project.places import (
     report_place,
     reported_data,
 )
+from etdev.pipeline.project.runtime_contents import runtime_files
 from etdev.pipeline.results.notes import LINKED_AGAIN, QUANTIZED_AGAIN, UNCHANGED
 from etdev.pipeline.results.result import Part, TargetResult
 
@@ -80,7 +81,7 @@ def keep_finished(session: BuildSession, finished: Finished, compiled: Compiled)
     record = [record_place(artifact)] if project.config.targets[result.name].etrecord else []
     everything = cache.reads(
         project,
-        [*session.user.modules().values(), *_runtime_files(project, result.name)],
+        [*session.user.modules().values(), *runtime_files(project, result.name)],
         session.watch.seen,
         absent=session.user.missing(),
         packages=session.user.packages(()),
@@ -117,8 +118,3 @@ def _superfluous(project: Project, target: str, entry: Entry) -> list[Path]:
         *(path.with_name(path.name + REJECTED_SUFFIX) for path in (artifact, *external)),
     )
     return [path for path in known if path.name not in entry.outputs]
-
-
-def _runtime_files(project: Project, target: str) -> list[Path]:
-    operators = project.config.targets[target].runtime.operators
-    return [] if operators is None else [project.loaded.resolve("targets", target, "runtime", "operators")]

@@ -184,7 +184,7 @@ def differs(project: Project, name: str, locked: LockedTarget, now: Facts, diges
 
 def _input_changes(project: Project, lock: Lock, name: str, now: Facts, digests: Digests) -> Iterator[str]:
     if name not in lock.targets:
-        yield "the lock does not have this target"
+        yield "the lock does not have this target; a build enters the targets that pass all checks and limits"
         return
     for item in differs(project, name, lock.targets[name], now, digests):
         yield item.message

@@ -37,6 +37,12 @@ class RuntimeContents:
     backends_label: str = WHEEL
 
 
+def runtime_files(project: Project, target: str) -> list[Path]:
+    """Return the files that the config names to describe a target's runtime."""
+    operators = project.config.targets[target].runtime.operators
+    return [] if operators is None else [project.loaded.resolve("targets", target, "runtime", "operators")]
+
+
 def target_runtime(
     project: Project, target: str, wheel_operators: frozenset[str], wheel_backends: frozenset[str]
 ) -> RuntimeContents:
