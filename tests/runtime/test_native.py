@@ -14,6 +14,7 @@ import torch
 from etdev.errors import MissingRequirementError
 from etdev.program import Blob, Program
 from etdev.program import model as m
+from etdev.program.analysis.runtime_objects import runtime_objects
 from etdev.runtime.native import NativeRuntime, Pools, host_executable, is_steady, lookup_bytes, measure_memory
 from etdev.runtime.native.unused import MethodUnused
 from etdev.runtime.stock import ProgramFailureError, RuntimeCrashError
@@ -168,6 +169,7 @@ def test_pools_work_with_their_measured_sizes_and_not_with_a_byte_less(tmp_path:
     (call, *_) = made.execution_plan[0].instructions
     assert isinstance(call, m.KernelCall)
     assert sizes.temporary == lookup_bytes(made.execution_plan[0]) == 40 * len(call.args)
+    assert sizes.method == runtime_objects(made.execution_plan[0], 8) > runtime_objects(made.execution_plan[0], 4)
     expected = None
     for pools in (sizes, replace(sizes, method=sizes.method - 1), replace(sizes, temporary=(sizes.temporary or 1) - 1)):
         with NativeRuntime(native_host(), watch=False, pools={"forward": pools}) as native:

@@ -159,6 +159,9 @@ def _method_lines(method: MethodInfo, stream: TextIO, *, verbose: bool) -> Itera
     labels = {buffer.index: printable(buffer.label) for buffer in method.buffers}
     for peak in method.peaks:
         yield from lines("peak", _peak_lines(peak, labels[peak.buffer], verbose=verbose))
+    if verbose:
+        more = "; delegates need more" if method.delegates else ""
+        yield line("pool", f"{method.objects:,} bytes for the runtime's objects, {method.objects32:,} on 32 bits{more}")
     yield from lines("state", columns([_state_row(state, labels[state.buffer]) for state in method.state]))
     if method.inplace:
         yield from lines("in place", _in_place_lines(method.inplace, verbose=verbose))

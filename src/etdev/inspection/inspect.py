@@ -26,6 +26,7 @@ from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.analysis.effects import operator_name
 from etdev.program.analysis.quantized_ends import QuantizedEnd, describing_methods, quantized_ends
+from etdev.program.analysis.runtime_objects import runtime_objects
 from etdev.program.analysis.storage import MethodMemory
 from etdev.program.data_files.lookups import missing_data
 from etdev.program.devices import delegate_device
@@ -168,6 +169,8 @@ def _method(
         delegates=tuple(_delegate(program, delegate, called[index]) for index, delegate in enumerate(plan.delegates)),
         transfers=transfers_per_call(plan),
         copies=copy_calls(plan),
+        objects=runtime_objects(plan, 8),
+        objects32=runtime_objects(plan, 4),
     )
 
 

@@ -290,6 +290,10 @@ class MethodInfo:
     """Copies between tensors in the same memory, in descending order of bytes."""
     describes_end: bool = False
     """True if the method returns a constant that describes a quantized input or output, such as a scale."""
+    objects: int = 0
+    """Bytes of the runtime's objects in the method's pool, with pointers of 8 bytes. Delegates may need more."""
+    objects32: int = 0
+    """The same with pointers of 4 bytes, as on a microcontroller."""
 
 
 @dataclass(frozen=True, slots=True)
