@@ -406,6 +406,14 @@ def test_files_that_nobody_declared_are_named(first: tuple[Path, Path, BuildResu
     assert text in first[2]["cpu"].notes
 
 
+def test_files_that_the_config_names_are_not_read_by_the_project(tmp_path: Path) -> None:
+    """A list of operators was called a file of the code, in a target of another config too."""
+    config = write_project(tmp_path, LINEAR_CONFIG + '[targets.cpu]\nruntime.operators = "ops.yaml"\n', model=LINEAR)
+    (tmp_path / "ops.yaml").write_text("operators: {aten::linear.out: {}, aten::addmm.out: {}}\n")
+    notes = etdev.build(config, verify=False)["cpu"].notes
+    assert not [note for note in notes if "ops.yaml" in note]
+
+
 @pytest.mark.integration
 @pytest.mark.nightly
 def test_what_changes_during_a_build_is_not_remembered(config: Path) -> None:
