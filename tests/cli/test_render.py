@@ -343,6 +343,7 @@ def test_the_verdict(found: tuple[CheckResult, ...], required: tuple[str, ...], 
 )
 def test_delegation_in_words(result: MethodResult, text: str) -> None:
     assert describe_delegation(result) == text
+    assert " more" not in describe_delegation(result, verbose=True)
 
 
 def test_reasons_for_ops_outside_delegates() -> None:

@@ -171,7 +171,7 @@ def _target_lines(result: BuildResult, target: TargetResult, stream: TextIO, *, 
     yield from _data_lines(target)
     for method in target.methods:
         label = "ops" if len(target.methods) == 1 else method.name
-        yield line(label, describe_delegation(method))
+        yield line(label, describe_delegation(method, verbose=verbose))
         yield from (line("", text) for text in rejection_texts(method))
         if method.forms:
             counts = ", ".join(f"{name} {number}" for name, number in method.forms.items())

@@ -52,26 +52,29 @@ def rejection_texts(method: MethodResult) -> Iterator[str]:
         yield f"reasons for {count(hidden, 'more op')} are in report.json"
 
 
-def describe_delegation(method: MethodResult) -> str:
-    """Return a text with the number of ops in delegates, and with the ops that run on the runtime's own kernels."""
+def describe_delegation(method: MethodResult, *, verbose: bool = False) -> str:
+    """Return a text with the number of ops in delegates, and with the ops that run on the runtime's own kernels.
+
+    Without delegates, the text names only the most frequent of these ops, unless ``verbose`` is True.
+    """
     rest = sum(item.count for item in method.undelegated)
     if not method.delegate_calls:
-        return f"{rest}, all on the runtime's own kernels: {_ops(method)}"
+        return f"{rest}, all on the runtime's own kernels: {_ops(method, every=verbose)}"
     calls = ", ".join(f"{count(number, 'call')} of {name}" for name, number in method.delegate_calls.items())
     text = f"{method.delegated_ops + rest}: {method.delegated_ops} in {calls}"
     if not rest:
         return text
     cost = ", splitting the delegate" if sum(method.delegate_calls.values()) > 1 else ""
-    return f"{text}, {rest} on the runtime's own kernels{cost}: {_ops(method)}"
+    return f"{text}, {rest} on the runtime's own kernels{cost}: {_ops(method, every=True)}"
 
 
-def _ops(method: MethodResult) -> str:
+def _ops(method: MethodResult, *, every: bool) -> str:
     """Return a list of the ops outside delegates as text, most frequent first.
 
-    The list is complete if the method has delegates. Otherwise, it may end with the number of further ops.
+    Unless ``every`` is True, the list may end with the number of further ops.
     """
     most = sorted(method.undelegated, key=lambda item: (-item.count, item.op))
-    listed = len(most) if method.delegate_calls else _LISTED_UNDELEGATED
+    listed = len(most) if every else _LISTED_UNDELEGATED
     shown = ", ".join(_counted(item) for item in most[:listed])
     hidden = len(most) - listed
     return f"{shown} and {hidden} more" if hidden > 0 else shown or "none"
