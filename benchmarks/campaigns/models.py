@@ -139,7 +139,7 @@ class _Campaign:
             relink(file, linked)
         except EtdevError as error:
             trial.ends.append("relink refused")
-            return self._refused(drawn, target, folder, trial, error.message) if right else "wrong"
+            return self._refused(drawn, source, file, target, trial, error.message) if right else "wrong"
         except Exception as error:  # noqa: BLE001 - what is looked for
             trial.wrong.append(f"relink error: {describe(error)}")
             return "wrong"
@@ -154,32 +154,40 @@ class _Campaign:
                     trial.wrong.append("relink: other bits than plain ExecuTorch's file")
         return "right" if right else "wrong"
 
-    def _refused(self, drawn: Drawn, target: str, folder: Path, trial: Trial, message: str) -> str:
+    def _refused(self, drawn: Drawn, source: str, file: Path, target: str, trial: Trial, message: str) -> str:
         """Record that the relink of a file with right outputs was refused. Return ``right`` or ``wrong``.
 
         The plan of the file may be wrong where these calls do not show it: in its state, or in the branches that they
         do not take.
         """
-        for seen in (drawn.with_state(), drawn.with_other_branches(), drawn.with_other_branches().with_state()):
-            if not self._is_right(seen, target, folder):
-                trial.ends.append("plain wrong in its state or another branch")
-                return "wrong"
-        trial.wrong.append(f"relink refused: {message[:300]}")
-        return "right"
+        variants = (drawn.with_state(), drawn.with_other_branches(), drawn.with_other_branches().with_state())
+        if self._is_right(drawn, source, file, negated=True) and all(
+            self._is_right_alone(seen, target, file.parent) for seen in variants
+        ):
+            trial.wrong.append(f"relink refused: {message[:300]}")
+            return "right"
+        trial.ends.append("plain wrong in its state or another branch")
+        return "wrong"
 
-    def _is_right(self, drawn: Drawn, target: str, folder: Path) -> bool:
+    def _is_right_alone(self, drawn: Drawn, target: str, folder: Path) -> bool:
         """Return whether plain ExecuTorch's file of another module is right."""
         try:
             file = _plain_file(drawn, drawn.source(), target, folder)
-            return _close(self._outputs(drawn, file, shared=len(drawn.inputs) > 1), _eager(drawn, drawn.source()))
+            return self._is_right(drawn, drawn.source(), file)
         except Exception:  # noqa: BLE001 - ExecuTorch refuses the other module, so the first one counts
             return True
 
-    def _outputs(self, drawn: Drawn, file: Path, *, shared: bool) -> list[Any]:
+    def _is_right(self, drawn: Drawn, source: str, file: Path, *, negated: bool = False) -> bool:
+        shared = len(drawn.inputs) > 1
+        return _close(
+            self._outputs(drawn, file, shared=shared, negated=negated), _eager(drawn, source, negated=negated)
+        )
+
+    def _outputs(self, drawn: Drawn, file: Path, *, shared: bool, negated: bool = False) -> list[Any]:
         """Return the outputs of some calls of each method on one state."""
         self.stock.load(file, shared=shared)
         found: list[Any] = []
-        for number, (method, inputs) in enumerate(_calls(drawn)):
+        for number, (method, inputs) in enumerate(_calls(drawn, negated=negated)):
             found += self.stock.call(method, inputs, fresh=not number)
         return found
 
@@ -258,18 +266,24 @@ def _quicken_torch() -> None:
     OperatorBase.py_impl = py_impl  # type: ignore[method-assign]
 
 
-def _calls(drawn: Drawn) -> list[tuple[str, tuple[torch.Tensor, ...]]]:
+def _calls(drawn: Drawn, *, negated: bool = False) -> list[tuple[str, tuple[torch.Tensor, ...]]]:
+    """Return methods and inputs of some calls; if ``negated``, floats have the other sign."""
+
+    def value(dtype: str, shape: tuple[int, ...], seed: int) -> torch.Tensor:
+        found = tensor(dtype, shape, seed)
+        return -found if negated and found.is_floating_point() else found
+
     return [
-        (method, tuple(tensor(dtype, shape, 100 * call + place) for place, (_, dtype, shape) in enumerate(inputs)))
+        (method, tuple(value(dtype, shape, 100 * call + place) for place, (_, dtype, shape) in enumerate(inputs)))
         for call in range(_CALLS)
         for method, inputs in drawn.inputs.items()
     ]
 
 
-def _eager(drawn: Drawn, source: str) -> list[torch.Tensor]:
+def _eager(drawn: Drawn, source: str, *, negated: bool = False) -> list[torch.Tensor]:
     made, found = module(source), []
     with torch.no_grad():
-        for method, inputs in _calls(drawn):
+        for method, inputs in _calls(drawn, negated=negated):
             outputs = getattr(made, method)(*(value.clone() for value in inputs))
             found += [value.clone() for value in (outputs if isinstance(outputs, tuple) else (outputs,))]
     return found
