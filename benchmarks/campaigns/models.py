@@ -178,10 +178,11 @@ class _Campaign:
             return True
 
     def _is_right(self, drawn: Drawn, source: str, file: Path, *, negated: bool = False) -> bool:
-        shared = len(drawn.inputs) > 1
-        return _close(
-            self._outputs(drawn, file, shared=shared, negated=negated), _eager(drawn, source, negated=negated)
-        )
+        try:
+            found = self._outputs(drawn, file, shared=len(drawn.inputs) > 1, negated=negated)
+        except ProgramFailureError:
+            return False
+        return _close(found, _eager(drawn, source, negated=negated))
 
     def _outputs(self, drawn: Drawn, file: Path, *, shared: bool, negated: bool = False) -> list[Any]:
         """Return the outputs of some calls of each method on one state."""
