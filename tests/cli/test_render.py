@@ -245,6 +245,15 @@ def test_the_golden_texts() -> None:
         assert render_result(RESULT, shown, io.StringIO()) == _golden(shown).read_text(encoding="utf-8")
 
 
+def test_ram_is_not_stated_without_the_planned_memory() -> None:
+    """`etdev verify` called it "planned memory 0"."""
+    found = answer("native", "passed", summary="fine", memory_outside=(MemoryOutside("forward", 1, 2, 3),))
+    for memory, stated in (({}, False), ({"cpu": 0}, True)):
+        verified = target("cpu", checks(native=found), memory=memory)
+        text = render_result(RESULT.model_copy(update={"targets": (verified,)}), Detail.FULL, io.StringIO())
+        assert ("  ram  " in text) == stated
+
+
 def test_each_decision_is_listed_when_asked_for() -> None:
     """C4: each candidate with its reason."""
     said = render_result(RESULT, Detail.DECISIONS, io.StringIO()).partition("\nstate  ")[2]

@@ -170,6 +170,15 @@ def test_without_an_op_that_picks_an_index_the_backend_may_be_the_cause(tmp_path
     assert check.hint.endswith("set `verify.min_agreement` to the share of elements that must agree")
 
 
+def test_rounding_is_no_reason_for_most_elements_to_differ(decoder: Prepared) -> None:
+    """ExecuTorch's kernel was wrong in 98% of the elements, and a lower `min_agreement` was the advice."""
+    check = judge(decoder, method=lambda x: ((x.argmax(-1) + 9) % 16, x * 2))["runtime"]
+
+    assert (check.status, check.gate) == ("failed", False)
+    assert check.hint is not None
+    assert "min_agreement" not in check.hint
+
+
 @pytest.mark.parametrize(("settings", "status"), [((), "passed"), (("min_agreement=1",), "failed")])
 def test_a_quantized_program_may_differ_as_much_as_quantization_did(
     decoder: Prepared, settings: tuple[str, ...], status: str

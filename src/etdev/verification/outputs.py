@@ -29,6 +29,9 @@ from etdev.verification.subject import BuiltTarget
 _MOST_MODULES = 3
 """Largest number of modules that a message names."""
 
+_MOST_ROUNDED = 0.5
+"""Share of the elements of an output up to which rounding may be the reason why they differ."""
+
 
 @dataclass
 class ComparedOutput:
@@ -137,7 +140,10 @@ def judge_elements(built: BuiltTarget, findings: Findings) -> None:
         else:
             why = f" agree; {compared.dtype} allows none by default"
         text = f"output {position} of {method!r}: {found} ({found.share}{why}; first in {found.first})"
-        findings.broken.append(_disagreement(built, method, text, whole=is_whole(compared.dtype)))
+        if found.differing > _MOST_ROUNDED * found.elements:
+            findings.broken.append(built.broken(text))
+        else:
+            findings.broken.append(_disagreement(built, method, text, whole=is_whole(compared.dtype)))
 
 
 def _disagreement(built: BuiltTarget, method: str, text: str, *, whole: bool) -> Problem:

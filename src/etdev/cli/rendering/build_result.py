@@ -253,7 +253,9 @@ def _memory_lines(target: TargetResult) -> Iterator[str]:
 def _ram_lines(target: TargetResult) -> Iterator[str]:
     """Yield a line with the RAM that the program needs on this machine, if the check *native* measured it."""
     for check in target.checks:
-        parts = ram_parts(target.memory.get("cpu", 0), check.memory_outside) if check.memory_outside else None
+        planned = target.memory.get("cpu")  # A result of `etdev verify` does not state it.
+        known = planned is not None and check.memory_outside
+        parts = ram_parts(planned or 0, check.memory_outside) if known else None
         if parts is not None:
             named = ", ".join(f"{name} {size:,}" for name, size in parts.items())
             yield line("ram", f"{sum(parts.values()):,} bytes on this machine: {named}")
