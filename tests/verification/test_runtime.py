@@ -300,6 +300,15 @@ def test_the_ratio_of_a_quantized_program_is_against_the_float_model(
         assert check.hint.startswith("calibrate on more or other data")
 
 
+def test_modules_that_are_not_known_can_be_had(quantized: Prepared) -> None:
+    """With a reused object program, the model is not quantized again, and nothing said why no module was named."""
+    known = replace(quantized.candidate.reference, local_errors={})
+    check = quantized.judge("targets.int8.verify.min_snr_db=60", reference=known)["runtime"]
+    assert check.summary.endswith(
+        "so quantization is the cause; a build with `--no-cache` also names the modules with the largest errors"
+    )
+
+
 def test_a_ratio_that_lowering_spoils_names_it(quantized: Prepared) -> None:
     """The quantized model equals the float model here, so the difference is the program's own."""
     forward = quantized.candidate.reference.eager["forward"]

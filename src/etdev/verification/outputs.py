@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from etdev.config.models import Verify
+from etdev.config.tables.schemes import Pt2e, Scheme
 from etdev.execution.runtimes import Runtime
 from etdev.pipeline.results.result import OutputError
 from etdev.pipeline.stages.inputs import Call
@@ -250,9 +251,14 @@ def _judge_tolerance(built: BuiltTarget, label: str, output: ComparedOutput, fin
         findings.missed.append(Problem(text, ("targets", built.target, "verify", key), hint))
 
 
-def _largest_local_errors(built: BuiltTarget, method: str) -> str:
-    """Describe the modules in which quantization makes the largest errors; an empty text if they are not known."""
+def _largest_local_errors(built: BuiltTarget, method: str, scheme: Scheme) -> str:
+    """Describe the modules in which quantization makes the largest errors; an empty text if they are not known.
+
+    If this run did not quantize the model, describe how to get to know them.
+    """
     measure, sample = built.reference.local_errors.get(method), next(built.samples(method), None)
+    if measure is None and isinstance(scheme, Pt2e):
+        return "; a build with `--no-cache` also names the modules with the largest errors"
     if measure is None or sample is None:
         return ""
     errors = [f"{error.module!r} ({error.snr_db:.1f} dB)" for error in measure(sample)[:_MOST_MODULES]]
@@ -275,8 +281,9 @@ def _judge_ratio(built: BuiltTarget, label: str, output: ComparedOutput, finding
         text += "; it equals" if lowered is None else f"; it has {lowered:.1f} dB against"
         text += " the quantized model, "
         if quantized is not None and quantized < limit:
-            text += "so quantization is the cause" + _largest_local_errors(built, output.method)
-            hint = f"{more_accurate(built.project.config.quantize[scheme])}, or lower min_snr_db"
+            settings = built.project.config.quantize[scheme]
+            text += "so quantization is the cause" + _largest_local_errors(built, output.method, settings)
+            hint = f"{more_accurate(settings)}, or lower min_snr_db"
         else:
             itself = "equals the float model" if quantized is None else f"has {quantized:.1f} dB"
             text += f"which itself {itself}, so lowering is the cause"
