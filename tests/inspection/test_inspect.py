@@ -64,6 +64,7 @@ def test_every_valid_file_is_described(found: Program, tmp_path: Path) -> None:
         for peak in item.peaks:
             assert sum(tensor.nbytes for tensor in peak.tensors) == peak.nbytes > 0
             assert all(0 <= position < item.instructions for position in positions(peak))
+            assert all(tensor.until is None or tensor.until >= (peak.instruction or 0) for tensor in peak.tensors)
         assert len({(out.instruction, out.output) for out in item.inplace}) == len(item.inplace)
         assert sum(copy.calls for copy in item.copies) <= item.instructions
 
@@ -236,6 +237,11 @@ def test_the_peak(tmp_path: Path) -> None:
         (2, (2,), 8, 1, "aten::sin.out"),
     ]
     assert {item.dtype for item in peak.tensors} == {"float32"}
+    assert [(item.until, item.last_user) for item in peak.tensors] == [
+        (2, "aten::add.out"),
+        (3, "aten::sin.out"),
+        (4, "aten::sin.out"),
+    ]
 
 
 def _joined() -> Program:
@@ -274,6 +280,14 @@ def test_who_wrote_what_is_in_use(
 
     assert (peak.instruction, peak.during) == when
     assert [(item.value, item.instruction, item.origin) for item in peak.tensors] == tensors
+
+
+def test_until_when_the_caller_and_later_calls_need_it(tmp_path: Path) -> None:
+    (peak,) = inspected(counters(), tmp_path).methods[0].peaks
+    users = {item.origin: (item.until, item.last_user) for item in peak.tensors}
+    assert users["an earlier call"] == (None, "a later call")
+    (peak,) = inspected(chain(1), tmp_path).methods[0].peaks
+    assert [(item.until, item.last_user) for item in peak.tensors] == [(0, "aten::sin.out"), (None, "the caller")]
 
 
 def test_a_buffer_of_state_alone_has_no_peak(tmp_path: Path) -> None:

@@ -205,12 +205,12 @@ def _peak_lines(peak: Peak, buffer: str, *, verbose: bool) -> Iterator[str]:
     )
     yield f"{buffer}  {peak.nbytes:,} bytes {printable(during)}{code_place(peak.module, peak.source)}"
     shown = peak.tensors if verbose else peak.tensors[:_LISTED_TENSORS]
-    yield from (f"  {row}" for row in columns([_tensor_row(tensor) for tensor in shown]))
+    yield from (f"  {row}" for row in columns([_tensor_row(tensor, verbose=verbose) for tensor in shown]))
     if rest := peak.tensors[len(shown) :]:
         yield f"  and {len(rest):,} more, {sum(tensor.nbytes for tensor in rest):,} bytes"
 
 
-def _tensor_row(tensor: TensorInUse) -> tuple[str, ...]:
+def _tensor_row(tensor: TensorInUse, *, verbose: bool) -> tuple[str, ...]:
     shape = f"{tensor.dtype} [{', '.join(map(str, tensor.shape))}]"
     origin = tensor.origin if tensor.instruction is None else f"instruction {tensor.instruction} ({tensor.origin})"
     name = f"  {tensor.name}" if tensor.name is not None else ""
@@ -220,7 +220,14 @@ def _tensor_row(tensor: TensorInUse) -> tuple[str, ...]:
         printable(shape),
         printable(f"{origin}{name}"),
         code_place(tensor.module, tensor.source).strip(),
+        *([_last_use(tensor)] if verbose else []),
     )
+
+
+def _last_use(tensor: TensorInUse) -> str:
+    """Return the last user of a storage as text: ``until instruction 9 (aten::mm.out)  layers.0``."""
+    user = tensor.last_user if tensor.until is None else f"instruction {tensor.until} ({tensor.last_user})"
+    return printable(f"until {user}{f'  {tensor.last_module}' if tensor.last_module else ''}")
 
 
 def _in_place_lines(outputs: Sequence[OutputInPlace], *, verbose: bool) -> Iterator[str]:

@@ -69,6 +69,12 @@ class _Place(TypedDict):
     source: str | None
 
 
+class _LastUse(TypedDict):
+    until: int | None
+    last_user: str
+    last_module: str | None
+
+
 def _place(module: str | None, source: Source | None) -> _Place:
     return {"module": module, "source": None if source is None else source.place}
 
@@ -99,7 +105,18 @@ class _Writers:
             origin=self._origin(value, written),
             name=state_name(self._plan, storage.values),
             **self._place_of(storage.values, instruction),
+            **self._last_use(storage),
         )
+
+    def _last_use(self, storage: Storage) -> _LastUse:
+        position = storage.end - 2
+        if storage.persistent or storage.end == self._memory.instants:
+            user = "a later call" if storage.persistent else "the caller"
+            return {"until": None, "last_user": user, "last_module": None}
+        if position < 0:
+            return {"until": None, "last_user": "the inputs are filled", "last_module": None}
+        user = instruction_name(self._plan, self._call(position))
+        return {"until": position, "last_user": user, "last_module": self._notes.modules.get(position)}
 
     def place(self, instruction: int | None) -> _Place:
         """Return the module and the source line of an instruction; each is None if it is unknown."""

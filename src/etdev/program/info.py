@@ -144,6 +144,15 @@ class TensorInUse:
     """
     source: str | None
     """Line of the model's code that wrote the bytes, such as ``model.py:20``; None if this is unknown."""
+    until: int | None = None
+    """Position of the last instruction that uses the storage; None if the last user is no instruction."""
+    last_user: str = ""
+    """Last user of the storage: ``aten::mm.out``, ``the caller`` or ``a later call``.
+
+    ``the inputs are filled`` means an input that no instruction uses.
+    """
+    last_module: str | None = None
+    """Path of the module of the last user; None if this is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
