@@ -76,8 +76,7 @@ class BufferInfo:
     lower_bound: int | None = None
     """Lower bound in bytes: no plan for the same tensors can make the buffer smaller. None if unknown.
 
-    If the bound is computed from a ``.pte``, the data flow determines the lifetimes, and the offsets determine the
-    alignment.
+    Of a ``.pte``, the data flow determines the lifetimes, and the offsets determine the alignment.
     """
     greedy: int | None = None
     """Size in bytes that ExecuTorch's greedy planner needs for the same tensors. None if no build computed it."""
@@ -131,26 +130,22 @@ class TensorInUse:
     origin: str
     """Writer of the bytes: ``aten::mm.out``, ``input 0``, ``an input`` or ``an earlier call``.
 
-    ``an input`` means that the tensor shares the bytes of an input. ``an earlier call`` means state, which keeps its
-    content between calls.
+    ``an input``: the tensor shares an input's bytes. ``an earlier call``: state, which keeps its content between calls.
     """
     name: str | None
     """Name in the module; None if the file does not state the name."""
     module: str | None
     """Path of the module that computed the bytes, such as ``layers.0``; None if this is unknown.
 
-    Empty for the model itself. For an output of a delegate, it is the module of the op that computes the output.
-    Modules and source lines come from the build's files next to the program.
+    Empty for the model itself. For an output of a delegate, it is the module of the op that computes it. Modules and
+    source lines come from the build's files next to the program.
     """
     source: str | None
     """Line of the model's code that wrote the bytes, such as ``model.py:20``; None if this is unknown."""
     until: int | None = None
     """Position of the last instruction that uses the storage; None if the last user is no instruction."""
     last_user: str = ""
-    """Last user of the storage: ``aten::mm.out``, ``the caller`` or ``a later call``.
-
-    ``the inputs are filled`` means an input that no instruction uses.
-    """
+    """``aten::mm.out``, ``the caller``, ``a later call``; ``the inputs are filled`` for an input that nothing uses."""
     last_module: str | None = None
     """Path of the module of the last user; None if this is unknown."""
 
@@ -170,10 +165,7 @@ class Peak:
     branches of a condition count, although only one of them runs. In the file, the branches may share bytes.
     """
     instant: int
-    """First instant at the peak. The instruction at position ``n`` runs at instant ``n + 1``.
-
-    The caller fills the inputs at instant 0. The caller reads the outputs at the last instant, after all instructions.
-    """
+    """First instant at the peak. The instruction at position ``n`` runs at instant ``n + 1``; inputs are filled at 0."""
     instruction: int | None
     """Position of the instruction; None while the caller fills the inputs or reads the outputs."""
     during: str
