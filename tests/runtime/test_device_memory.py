@@ -317,3 +317,11 @@ def test_a_map_to_a_device_that_is_not_there_says_what_to_do() -> None:
         pytest.skip("a CUDA device is visible")
     with pytest.raises(MissingRequirementError, match="no CUDA device is visible"):
         registry_for(parse_device_map("cuda:1=cuda:0"))
+
+
+def test_no_bytes_need_no_memory() -> None:
+    """A simulated device held an empty tensor and nothing else: its address was 0, which is in no allocation."""
+    allocator = SimulatedDevice()
+    assert allocator.device_tensor(0, 0).numel() == 0
+    with pytest.raises(DeviceMemoryError, match="are not in one allocation"):
+        allocator.device_tensor(0, 1)

@@ -228,11 +228,20 @@ class DeviceAllocator(MoveOnly, ABC):
     def device_tensor(self, address: int, nbytes: int, index: int = 0) -> torch.Tensor:
         """Return device memory as a ``uint8`` tensor on that device, without a copy.
 
-        Only code that runs on the device may use the tensor. Host code must copy the memory instead.
+        Only code that runs on the device may use the tensor. Host code must copy the memory instead. No bytes have no
+        address: their tensor is empty.
         """
+        if not nbytes:
+            return self._empty_tensor(index)
         with self._lock:
             self.find(address, nbytes, index)
             return self._device_tensor(address, nbytes)
+
+    def _empty_tensor(self, index: int) -> torch.Tensor:
+        import torch
+
+        self._check_index(index)
+        return torch.empty(0, dtype=torch.uint8, device=self.torch_device(index))
 
     def torch_device(self, index: int = 0) -> str:
         """Return the name of torch's device for a tensor from :meth:`device_tensor`, such as ``cpu``."""
