@@ -203,8 +203,13 @@ RESULT = BuildResult(
         target("elsewhere", checks(kernels=KERNELS), artifact="/srv/programs/digits.pte"),
         target(
             "one-buffer",
+            checks(kernels=KERNELS),
+            methods=(linked("forward", buffer(524_288), copied=[VIEW], outputs=[]),),
+            memory={"cpu": 524_288},
+        ),
+        target(
+            "measured",
             checks(
-                kernels=KERNELS,
                 native=answer(
                     "native",
                     "passed",

@@ -323,5 +323,7 @@ def test_no_bytes_need_no_memory() -> None:
     """A simulated device held an empty tensor and nothing else: its address was 0, which is in no allocation."""
     allocator = SimulatedDevice()
     assert allocator.device_tensor(0, 0).numel() == 0
+    allocator.copy_host_to_device(0, torch.empty(0), 0)
+    allocator.copy_device_to_host(torch.empty(0), 0, 0)
     with pytest.raises(DeviceMemoryError, match="are not in one allocation"):
         allocator.device_tensor(0, 1)

@@ -182,7 +182,7 @@ def test_pools_work_with_their_measured_sizes_and_not_with_a_byte_less(tmp_path:
 
 
 def test_the_heap_of_a_matrix_product_is_counted(native: NativeRuntime, tmp_path: Path) -> None:
-    """The optimized kernel copies blocks of its operands there. Their size depends on the processor's caches."""
+    """The optimized kernel copies blocks of its operands there."""
     sizes = [(64, 1_024), (1_024, 1_024), (64, 1_024)]
     offsets = [0, 1 << 18, (1 << 18) + (1 << 22)]
     values = [

@@ -165,6 +165,7 @@ def _note_differences(project: Project, target: str) -> None:
     """Print a note if the build overrode settings of the config, and a note if files changed since the build."""
     from etdev.cli.rendering.output import note
     from etdev.cli.rendering.verdict import override_texts
+    from etdev.pipeline.project.commands import build_command
     from etdev.pipeline.project.places import report_place
     from etdev.pipeline.results.report import find_report
     from etdev.pipeline.since_built import altered_file, since_built
@@ -176,7 +177,8 @@ def _note_differences(project: Project, target: str) -> None:
             note(f"{target}: it was built with settings that are not from the config: {', '.join(texts)}")
         for built in report.targets:
             if built.name == target and (change := altered_file(project, built)) is not None:
-                note(f"{target}: its file is not the one that the build wrote: {change}")
+                again = f"run `{build_command(project, target)}` to build it again"
+                note(f"{target}: its file is not the one that the build wrote: {change}: {again}")
     said = since_built(project, target, settings=False).said
     if said is not None:
         note(f"{target}: {said}")

@@ -165,7 +165,7 @@ class Peak:
     branches of a condition count, although only one of them runs. In the file, the branches may share bytes.
     """
     instant: int
-    """First instant at the peak. Instruction ``n`` runs at instant ``n + 1``, the inputs are filled at 0."""
+    """First instant at the peak: 0 fills the inputs, ``n + 1`` runs instruction ``n``, the last reads the outputs."""
     instruction: int | None
     """Position of the instruction; None while the caller fills the inputs or reads the outputs."""
     during: str

@@ -79,9 +79,10 @@ class Facts:
 
     @property
     def heap_users(self) -> list[str]:
-        """What may allocate from the heap: kernels, as ``kernels``, and backends, as their ids.
+        """Users of the heap: ``kernels``, and the ids of backends.
 
-        Empty if no byte of the heap was in use. A matrix product on an optimized kernel packs its operands there.
+        The list is empty if no byte of the heap was in use. The optimized kernel of a matrix product packs its operands
+        there.
         """
         has_kernels = any(library.component in KERNELS.values() for library in self.libraries)
         return [] if self.heap == 0 else [*(["kernels"] if has_kernels else []), *self.backends]

@@ -172,9 +172,10 @@ class DeviceAllocator(MoveOnly, ABC):
     def copy_host_to_device(self, dst_address: int, src: Any, nbytes: int, index: int = 0) -> None:
         """Copy ``nbytes`` from the start of ``src``, a buffer or a contiguous CPU tensor, to a device."""
         source = self._host_part(src, nbytes, index, writable=False)
+        self._check_index(index)
         with self._lock:
-            self.find(dst_address, nbytes, index)
-            if nbytes:
+            if nbytes:  # No bytes have no address.
+                self.find(dst_address, nbytes, index)
                 self._copy_host_to_device(dst_address, source, index)
             self.counters.host_to_device_copies += 1
             self.counters.host_to_device_bytes += nbytes
@@ -182,9 +183,10 @@ class DeviceAllocator(MoveOnly, ABC):
     def copy_device_to_host(self, dst: Any, src_address: int, nbytes: int, index: int = 0) -> None:
         """Copy ``nbytes`` from a device to the start of ``dst``, a writable buffer or a contiguous CPU tensor."""
         target = self._host_part(dst, nbytes, index, writable=True)
+        self._check_index(index)
         with self._lock:
-            self.find(src_address, nbytes, index)
-            if nbytes:
+            if nbytes:  # No bytes have no address.
+                self.find(src_address, nbytes, index)
                 self._copy_device_to_host(target, src_address, index)
             self.counters.device_to_host_copies += 1
             self.counters.device_to_host_bytes += nbytes

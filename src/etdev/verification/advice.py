@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from etdev import backends
-from etdev.backends.base import ForMicrocontrollers, RewritesPrograms
 from etdev.config.models import Target
 from etdev.config.tables.schemes import Int8DynamicInt4Weight, Pt2e, Scheme
 from etdev.devices import parse_device
 from etdev.pipeline.project import Project
+from etdev.pipeline.project.usable_forms import is_for_microcontrollers
 from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.analysis.quantized_ends import quantized_ends
@@ -91,7 +90,8 @@ def _smaller_file(settings: Target, measured: Measured) -> Iterator[str]:
     weights = 0 if program is None else constant_bytes(program) + named_bytes(program)
     if settings.quantize is None:
         yield "quantize the model"
-    if settings.external_weights is None and weights and not _is_for_microcontrollers(settings):
+    # On a microcontroller, a data file is in the same flash.
+    if settings.external_weights is None and weights and not is_for_microcontrollers(settings):
         yield f"move the weights ({format_size(weights)}) to a file next to it (`external_weights`)"
     tiled = [method.tiling for method in measured.methods if method.tiling is not None and method.tiling.tiled]
     if tiled and settings.memory.tiling != "off":
@@ -102,12 +102,6 @@ def _smaller_file(settings: Target, measured: Measured) -> Iterator[str]:
         count = sum(len(end.constants(method)) for method, found in ends.items() for end in found)
         names = " and ".join(f"`io.{method}.quantized`" for method in ends)
         yield f"list fewer inputs and outputs in {names} ({count} constant methods describe them)"
-
-
-def _is_for_microcontrollers(settings: Target) -> bool:
-    """Return True if the target's files are stored in the same flash, so that a data file saves nothing."""
-    kinds = ForMicrocontrollers | RewritesPrograms
-    return any(isinstance(backends.get(step.backend), kinds) for step in settings.partitioners)
 
 
 def _callers_memory(measured: Measured) -> str:

@@ -252,10 +252,11 @@ def _memory_lines(target: TargetResult) -> Iterator[str]:
 
 def _ram_lines(target: TargetResult) -> Iterator[str]:
     """Yield a line with the RAM that the program needs on this machine, if the check *native* measured it."""
+    planned = target.memory.get("cpu")
+    if planned is None:  # A result of `etdev verify` does not state it.
+        return
     for check in target.checks:
-        planned = target.memory.get("cpu")  # A result of `etdev verify` does not state it.
-        known = planned is not None and check.memory_outside
-        parts = ram_parts(planned or 0, check.memory_outside) if known else None
+        parts = ram_parts(planned, check.memory_outside) if check.memory_outside else None
         if parts is not None:
             named = ", ".join(f"{name} {size:,}" for name, size in parts.items())
             yield line("ram", f"{sum(parts.values()):,} bytes on this machine: {named}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from etdev import backends
 from etdev.backends.base import ForMicrocontrollers, RewritesPrograms
+from etdev.config.models import Target
 from etdev.lowering import forms
 from etdev.pipeline.project import Project
 
@@ -20,9 +21,7 @@ def usable_forms(project: Project, target: str) -> tuple[str, ...]:
     settings = project.config.targets[target]
     if settings.lowering == "stock":
         return ()
-    if settings.runtime.kernels is None and any(
-        isinstance(backends.get(step.backend), RewritesPrograms | ForMicrocontrollers) for step in settings.partitioners
-    ):
+    if settings.runtime.kernels is None and is_for_microcontrollers(settings):
         return ()
     listed = None
     if settings.runtime.operators is not None:
@@ -30,3 +29,9 @@ def usable_forms(project: Project, target: str) -> tuple[str, ...]:
 
         listed = selected_operators(project, target)
     return forms.usable_forms(settings.runtime.kernels, listed)
+
+
+def is_for_microcontrollers(settings: Target) -> bool:
+    """Return True if a backend of the target is for microcontrollers, or has its own kernels for them."""
+    kinds = RewritesPrograms | ForMicrocontrollers
+    return any(isinstance(backends.get(step.backend), kinds) for step in settings.partitioners)
