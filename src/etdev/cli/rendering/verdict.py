@@ -42,7 +42,8 @@ def target_verdict(target: TargetResult) -> str:
         return f"without a required check ({check_names(target.unmet)})"
     failed = check_names(check for check in target.checks if check.status == "failed")
     ran = [check.name for check in target.checks if check.status == "passed"]
-    built = "good" if "runtime" in ran else "good in the replay" if "replay" in ran else "built but not run"
+    places = {"runtime": "good", "replay": "good in the replay", "native": "good in the C++ runtime"}
+    built = next((verdict for name, verdict in places.items() if name in ran), "built but not run")
     if unjudged := check_names(unjudged_checks(target.checks)):
         built += f" except for a limit that was not compared ({unjudged})"
     return {"built": built, "gate failed": f"missed a gate ({failed})", "rejected": f"rejected ({failed})"}[
