@@ -214,6 +214,21 @@ def test_a_write_of_its_own_value_gets_no_clone() -> None:
     assert len(program.graph.nodes) == nodes
 
 
+def test_a_copy_to_a_computed_tensor_gets_no_clone() -> None:
+    class Copy(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            one, other = torch.zeros_like(x), torch.ones(2, 4)
+            return one.copy_(x), other[0].copy_(x)
+
+    program = torch.export.export(Copy(), (torch.ones(4),))
+    nodes = len(program.graph.nodes)
+    separate_copies(program)
+
+    assert len(program.graph.nodes) == nodes
+    one, other = program.run_decompositions().module()(torch.arange(4.0))
+    assert one.tolist() == other.tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
 CONFIG = """
     version = 1
     [model]

@@ -28,9 +28,10 @@ def aten_clone(value: Node) -> Node:
 
 
 def separate_copies(program: ExportedProgram) -> None:
-    """Clone the source of a ``copy_`` if an earlier ``copy_`` has the same source, or if the source may share memory.
+    """Clone the source of a ``copy_`` to a buffer or an input, if it may share memory or was copied to one before.
 
-    Buffers, inputs and views may share memory.
+    Buffers, inputs and views may share memory. Copies to computed tensors stay as they are: decomposition and emission
+    handle these correctly, and a clone that XNNPACK removes can give its delegate one output twice, which it rejects.
     """
     import torch
 
@@ -38,6 +39,8 @@ def separate_copies(program: ExportedProgram) -> None:
     _keep_returned(program, [copy for copy in copies if _is_assignment(copy)])
     taken: set[Node] = set()
     for copy in copies:
+        if _base(copy.args[0]).op != "placeholder":
+            continue
         source = copy.args[1]
         if source in taken or _may_alias(source):
             with program.graph.inserting_before(copy):
