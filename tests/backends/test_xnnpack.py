@@ -15,7 +15,7 @@ from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPar
 from executorch.exir import to_edge_transform_and_lower
 from torch import Tensor, nn
 
-from etdev.backends.xnnpack import OPS_OF_PASSES, _op_names, backend
+from etdev.backends.xnnpack import OPS_OF_PASSES, XnnpackOptions, _op_names, backend
 
 
 class Images(nn.Module):
@@ -92,3 +92,27 @@ def test_patterns_have_the_ops_without_which_they_are_skipped() -> None:
         assert graphs
         for graph in graphs:
             assert any(OPS_OF_PASSES[name] in op for op in _op_names(graph.graph))
+
+
+class CopiedResults(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        result = x.relu().unsqueeze(-1)
+        only_copied = x.exp().neg()
+        return result, result.clone().clone(), only_copied.clone(), only_copied.clone()
+
+
+@pytest.mark.integration
+def test_a_delegate_returns_no_tensor_twice() -> None:
+    from executorch.extension.pybindings.portable_lib import _load_for_executorch_from_buffer
+
+    sample = torch.randn(3, 4)
+    program = torch.export.export(CopiedResults(), (sample,), strict=True)
+    with pytest.raises(RuntimeError, match="already in the inputs"):
+        to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()])
+    partitioner: Any = backend.partitioner(XnnpackOptions(), {}, "forward")
+    file = to_edge_transform_and_lower(program, partitioner=[partitioner]).to_executorch().buffer
+
+    assert b"XnnpackBackend" in file
+    found = _load_for_executorch_from_buffer(file).forward([sample])
+    for one, other in zip(found, CopiedResults()(sample), strict=True):
+        torch.testing.assert_close(one, other)

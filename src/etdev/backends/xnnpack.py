@@ -51,11 +51,20 @@ class Xnnpack:
         from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 
         precisions = [ConfigPrecisionType[name.upper()] for name in options.precisions]
-        return XnnpackPartitioner(
+        partitioner: Any = XnnpackPartitioner(
             config_precisions=precisions or None,
             per_op_mode=options.per_op_mode,
             force_non_static_weights_for_f32_linear=options.dynamic_fp32_weights,
         )
+        partition = partitioner.partition
+
+        def partition_without_copies(program: Any) -> Any:
+            result = partition(program)
+            _leave_out_copied_results(result.tagged_exported_program.graph)
+            return result
+
+        partitioner.partition = partition_without_copies
+        return partitioner
 
     @contextmanager
     def lowering(self) -> Iterator[None]:
@@ -103,3 +112,35 @@ def _op_names(graph: Any) -> Iterator[str]:
 
 
 backend = Xnnpack()
+
+
+def _leave_out_copied_results(graph: Any) -> None:
+    """Take clones of a delegate's results out of the delegate.
+
+    XNNPACK removes clones. If a delegate returns a tensor and its clone, or two clones of a tensor, it would return the
+    same tensor twice, which ExecuTorch 1.4.1 and 1.5.1 reject.
+    """
+    for node in reversed(list(graph.nodes)):
+        tag = _tag(node)
+        if tag is None or not _is_clone(node) or not _is_result(node, tag):
+            continue
+        copied = node
+        while _is_clone(copied) and _tag(copied.args[0]) == tag:
+            copied = copied.args[0]
+        clones = [user for user in copied.users if user is not node and _is_clone(user) and _is_result(user, tag)]
+        if copied is not node and (clones or any(_tag(user) != tag for user in copied.users)):
+            del node.meta["delegation_tag"]
+
+
+def _tag(node: Any) -> str | None:
+    found: str | None = node.meta.get("delegation_tag")
+    return found
+
+
+def _is_clone(node: Any) -> bool:
+    return node.op == "call_function" and "clone" in str(node.target)
+
+
+def _is_result(node: Any, tag: str) -> bool:
+    """Return True if all users of a node are outside the delegate with this tag."""
+    return all(_tag(user) != tag for user in node.users)
