@@ -23,6 +23,7 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,9 @@ class _Campaign:
                 trial.ends.append("relink same bits" if same else "relink other bits")
                 if not same:
                     trial.wrong.append("relink: other bits than plain ExecuTorch's file")
+        if right and drawn.dynamic and not self._is_right_at_smallest(drawn, source, file):
+            trial.ends.append("plain wrong at the smallest size")
+            return "wrong"
         return "right" if right else "wrong"
 
     def _refused(self, drawn: Drawn, source: str, file: Path, target: str, trial: Trial, message: str) -> str:
@@ -168,6 +172,17 @@ class _Campaign:
             return "right"
         trial.ends.append("plain wrong in its state or another branch")
         return "wrong"
+
+    def _is_right_at_smallest(self, drawn: Drawn, source: str, file: Path) -> bool:
+        """Return whether a file is right where each dynamic size is 1, which the builds of etdev try."""
+        inputs = {
+            method: [(name, dtype, (1, *shape[1:]) if shape else shape) for name, dtype, shape in given]
+            for method, given in drawn.inputs.items()
+        }
+        try:
+            return self._is_right(replace(drawn, inputs=inputs), source, file)
+        except Exception:  # noqa: BLE001 - eager PyTorch cannot compute this size
+            return False
 
     def _is_right_alone(self, drawn: Drawn, target: str, folder: Path) -> bool:
         """Return whether plain ExecuTorch's file of another module is right."""
