@@ -113,6 +113,17 @@ class Drawn:
         }
         return replace(self, lines=lines)
 
+    def with_other_operands(self) -> Drawn:
+        """Return the module whose conditions have different operands, so that no two of them have the same results."""
+        lines = {
+            method: [
+                re.sub(r", \((.+),\)\)$", rf", (\1 * {number},))", line) if "torch.cond(" in line else line
+                for number, line in enumerate(found, start=2)
+            ]
+            for method, found in self.lines.items()
+        }
+        return replace(self, lines=lines)
+
 
 def module(source: str) -> nn.Module:
     """Return the module of a source."""

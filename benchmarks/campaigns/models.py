@@ -161,10 +161,11 @@ class _Campaign:
     def _refused(self, drawn: Drawn, source: str, file: Path, target: str, trial: Trial, message: str) -> str:
         """Record that the relink of a file with right outputs was refused. Return ``right`` or ``wrong``.
 
-        The plan of the file may be wrong where these calls do not show it: in its state, or in the branches that they
-        do not take.
+        The plan of the file may be wrong where these calls do not show it: in its state, in the branches that they do
+        not take, or where a condition overwrites the same numbers of another one.
         """
-        variants = (drawn.with_state(), drawn.with_other_branches(), drawn.with_other_branches().with_state())
+        others = drawn.with_other_branches(), drawn.with_other_operands()
+        variants = (drawn.with_state(), *others, *(other.with_state() for other in others))
         if self._is_right(drawn, source, file, negated=True) and all(
             self._is_right_alone(seen, target, file.parent) for seen in variants
         ):
