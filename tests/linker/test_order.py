@@ -73,6 +73,22 @@ def test_the_search_is_exact(problem: Problem) -> None:
     assert found.order is None or best < reached(problem, None)
 
 
+def test_a_search_ends_one_byte_above_the_bound() -> None:
+    before = ((), (0,), (0, 1), (1,), (2,), (4,), (0,), (2,), (3,))
+    items = [
+        Item(8, (0, 1, 2, 6), True, False),
+        Item(2, (1, 2, 3), True, True),
+        Item(64, (2, 4, 7), True, False),
+        Item(8, (3, 8), True, False),
+        *(Item(size, users, False, False) for size, users in ((4, (4, 5)), (1, (5,)), (2, (6,)), (4, (7,)))),
+        Item(8, (8,), True, True),
+    ]
+    problem = Problem(before, tuple(items), 5)
+    for effort in (0, 1, 2, 5, 10, 20, 50, 1000):
+        found = improve(problem, Effort(effort))
+        assert lower_bound(problem) <= reached(problem, found.order) <= reached(problem, None)
+
+
 @given(problem=problems(most=30), effort=st.integers(0, 2000))
 def test_with_little_effort_the_order_is_valid_and_never_worse(problem: Problem, effort: int) -> None:
     found = improve(problem, Effort(effort))

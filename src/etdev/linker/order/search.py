@@ -28,7 +28,7 @@ _LIMIT_SHARE = 10
 _GAP = 200
 """Divisor of the lowest peak so far. The quotient is the gap in bytes at which depth-first searches end.
 
-The gap is the distance from that peak to the highest limit that no order has met.
+The gap is the distance from that peak to the lowest peak that the searches did not exclude.
 """
 _BEAM_WIDTH = 64
 """Maximum number of states that the beam search continues, for each number of executed steps."""
@@ -109,7 +109,7 @@ def _below_limits(problem: Problem, bound: int, order: tuple[int, ...] | None, e
         if found.order is not None:
             order, best = found.order, problem.peak(found.order)
         else:
-            low, exact = limit, exact and found.exact
+            low, exact = limit + 1, exact and found.exact
     return Found(order, exact and best <= low)
 
 
