@@ -53,7 +53,8 @@ def test_plans_around_the_largest_buffers_may_be_smaller() -> None:
 @given(planned=problems(pins=False).map(occupying).filter(lambda planned: bool(planned.buffers)))
 def test_only_the_order_of_instants_matters(planned: Problem) -> None:
     moved = [replace(b, start=10 * b.start - 700, end=10 * b.end - 700) for b in planned.buffers]
-    assert place_in_strips(moved) == place_in_strips(planned.buffers)
+    plans, found = (list(islice(Strips(buffers).plans(), 8)) for buffers in (planned.buffers, moved))
+    assert found == plans
 
 
 @settings(max_examples=50, deadline=None)

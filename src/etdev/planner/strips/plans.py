@@ -10,7 +10,8 @@ So buffers of one size use the same bytes in turn, and smaller buffers fill the 
 at once, the plans are often close to the lower bound. Finding them is much faster than looking for a gap for each
 buffer.
 
-There are few of the largest buffers, and they leave the largest gaps. So an exact search may place these first.
+The largest buffers leave the largest gaps. So there are further plans, in which an exact search or ejection chains
+place these first. The search finds the smallest arena, but only of few buffers.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import chain, islice, pairwise
-from operator import itemgetter
-from typing import TypeAlias
+from operator import add, itemgetter
+from typing import NamedTuple, TypeAlias
 
 from etdev.planner.bounds import lower_bound
 from etdev.planner.problem import Buffer, Problem
@@ -39,10 +40,20 @@ _MOST_LARGEST = 1_200
 """Largest number of buffers that an exact search places first."""
 _MOST_PAIRS = 400_000
 """Largest number of pairs of overlapping lifetimes in such a search."""
-_SEARCH_STEPS = 4_000_000
+_EXACT_STEPS = 4_000_000
 """Limit on the steps of one such search: about a second in Python."""
-_ALL_STEPS = 4 * _SEARCH_STEPS
+_ALL_EXACT_STEPS = 4 * _EXACT_STEPS
 """Limit on the steps of all such searches for a group of buffers."""
+_SHARE = 0.97
+"""Ejection chains place the largest buffers. These need this share of the lower bound."""
+_LOWERINGS = 1_000
+"""Ejection chains lower the arena by the lower bound divided by this number at a time."""
+_CHAIN_STEPS = 200_000_000
+"""Limit on the steps of the ejection chains: about 15 seconds."""
+_CHAIN_STEPS_PER_PAIR = 30
+"""Ejection chains of n buffers may take up to this number times n * n steps."""
+_ARENAS = 3
+"""The steps for each arena are the limit divided by this number. If they end, the arena is lowered by half as much."""
 
 _Strip: TypeAlias = tuple[int, int, int, int]
 """``(end, -begin, offset, height)``: ``height`` bytes from ``offset`` are free from instant ``begin`` to ``end``.
@@ -53,6 +64,11 @@ _Lifetime: TypeAlias = tuple[int, int]
 """``(start, end)``: instants as in :class:`Buffer`."""
 
 
+class _Plan(NamedTuple):
+    size: int
+    offsets: list[int]
+
+
 class Strips:
     """Plans in strips for a group of buffers, each of which is in use at some instant."""
 
@@ -61,6 +77,7 @@ class Strips:
         self._unit = max(buffer.alignment for buffer in buffers)
         self._sizes = [-(-buffer.size // self._unit) * self._unit for buffer in buffers]
         self._distinct = sorted(set(self._sizes), reverse=True)
+        self._smallest = _Plan(sum(self._sizes) + 1, [])
         self.steps = 0
         """Number of steps spent in exact searches."""
 
@@ -68,7 +85,8 @@ class Strips:
         """Yield plans, as lists of the offsets of all buffers.
 
         The first plan places buffers forwards in time, the second one backwards. For more plans, an exact search first
-        places the buffers of the two largest sizes, of the three largest sizes, and so on.
+        places the buffers of the two largest sizes, of the three largest sizes, and so on. Then ejection chains place
+        most buffers first, each time in a smaller arena.
 
         Yield no plan if a buffer has a pin, if there are too many sizes, or if alignment adds too much padding.
         """
@@ -78,23 +96,32 @@ class Strips:
         padding_limit = _PADDED * sum(buffer.size for buffer in self._buffers)
         if is_large or has_pins or sum(self._sizes) > padding_limit:
             return
+        yield from islice(self._all_plans(), _MOST_VISITS // visits)
+
+    def _all_plans(self) -> Iterator[list[int]]:
+        yield from self._plans_around({})
+        for placed in chain(self._search_largest(), self._chain_largest()):
+            yield from self._plans_around(placed)
+
+    def _plans_around(self, placed: Mapping[int, int]) -> Iterator[list[int]]:
+        """Yield two plans, with the offsets of the buffers that are ``placed`` already."""
         forwards = [(buffer.start, buffer.end) for buffer in self._buffers]
         backwards = [(-end, -start) for start, end in forwards]
-        no_buffers: dict[int, int] = {}
-        ways = (
-            (placed, way) for placed in chain([no_buffers], self._largest_placed()) for way in (forwards, backwards)
-        )
-        for placed, lifetimes in islice(ways, _MOST_VISITS // visits):
-            yield _place(lifetimes, self._sizes, placed)
+        for lifetimes in (forwards, backwards):
+            offsets = _place(lifetimes, self._sizes, placed)
+            size = max(map(add, offsets, self._sizes))
+            if size < self._smallest.size:
+                self._smallest = _Plan(size, offsets)
+            yield offsets
 
-    def _largest_placed(self) -> Iterator[dict[int, int]]:
+    def _search_largest(self) -> Iterator[dict[int, int]]:
         """Yield plans for more and more of the largest buffers: the offset of each by its index.
 
         Each of these plans has the smallest possible size.
         """
         for least in self._distinct[1:]:
             indices = [index for index, size in enumerate(self._sizes) if size >= least]
-            most_steps = min(_SEARCH_STEPS, _ALL_STEPS - self.steps)
+            most_steps = min(_EXACT_STEPS, _ALL_EXACT_STEPS - self.steps)
             if len(indices) > _MOST_LARGEST or most_steps <= 0:
                 return
             buffers = tuple(
@@ -109,6 +136,42 @@ class Strips:
             self.steps += search.steps
             if result == FOUND:
                 yield dict(zip(indices, offsets, strict=True))
+
+    def _chain_largest(self) -> Iterator[dict[int, int]]:
+        """Yield smaller and smaller plans of the largest buffers: the offset of each by its index.
+
+        Begin with the smallest plan so far. Stop when a plan of all buffers is within one lowering of the bound.
+        """
+        from etdev.planner.strips.ejection import EjectionChains  # It imports numpy, and few programs need it.
+
+        units = [size // self._unit for size in self._sizes]
+        buffers = [Buffer(size, buffer.start, buffer.end, 1) for size, buffer in zip(units, self._buffers, strict=True)]
+        indices = _find_largest(buffers)
+        largest = [buffers[index] for index in indices]
+        bound, enough = lower_bound(Problem(tuple(largest))), lower_bound(Problem(tuple(buffers)))
+        step = max(1, enough // _LOWERINGS)
+        enough = (enough + step) * self._unit
+        chains = EjectionChains(largest, [self._smallest.offsets[index] // self._unit for index in indices])
+        most_steps = min(_CHAIN_STEPS, _CHAIN_STEPS_PER_PAIR * len(largest) ** 2)
+        while self._smallest.size > enough and chains.size > bound and step and chains.steps < most_steps:
+            end = min(chains.steps + most_steps // _ARENAS, most_steps)
+            is_found = chains.fit(max(bound, chains.size - step), end)
+            if is_found:
+                yield {index: offset * self._unit for index, offset in zip(indices, chains.offsets, strict=True)}
+            else:
+                step //= 2
+
+
+def _find_largest(buffers: Sequence[Buffer]) -> list[int]:
+    """Return the indices of the buffers of the largest sizes that need ``_SHARE`` of the lower bound."""
+    sizes = sorted({buffer.size for buffer in buffers}, reverse=True)
+    needed = _SHARE * lower_bound(Problem(tuple(buffers)))
+
+    def is_enough(least: int) -> bool:
+        return lower_bound(Problem(tuple(buffer for buffer in buffers if buffer.size >= least))) >= needed
+
+    least = sizes[bisect_left(sizes, True, key=is_enough)]
+    return [index for index, buffer in enumerate(buffers) if buffer.size >= least]
 
 
 def _place(lifetimes: Sequence[_Lifetime], sizes: Sequence[int], placed: Mapping[int, int]) -> list[int]:
