@@ -321,6 +321,8 @@ def test_a_runtime_that_hangs_while_it_starts_is_killed() -> None:
     ("line", "shown"),
     [
         ("[cpuinfo_utils.cpp:71] Reading file /sys/devices/soc0/image_version", False),
+        ("[method.cpp:1493] arg 4 with type id 5", False),
+        ("[method.cpp:1483] KernelCall failed at instruction 0:0 in operator aten::embedding.out: 0x12", True),
         ("Failed to load /x y/torchao/_C_mxfp8.cpython-310-x86_64-linux-gnu.so: Could not load this library", False),
         (
             "W1121 10:50:02.282000 31491 torch/utils/_pytree.py:630] <enum 'KernelPreference'> is an Enum subclass and",

@@ -220,13 +220,15 @@ def _calls(file: Path, plan: m.ExecutionPlan, spec: CallSpec, ends: Sequence[Qua
 def program_failed(error: ProgramFailureError, file: Path, plan: m.ExecutionPlan, spec: CallSpec) -> RunError:
     """Return the error for a program that failed.
 
-    If delegates may lack weights in a data file, the hint suggests passing that file. Missing weights cannot be
-    detected reliably: each backend fails in its own way, and XNNPACK crashes.
+    If a kernel failed, the hint suggests checking the inputs. Otherwise, if delegates may lack weights in a data file,
+    the hint suggests passing that file. Missing weights cannot be detected reliably: each backend fails in its own way,
+    and XNNPACK crashes.
     """
-    lacks = not spec.data and plan.delegates
-    hint = (
-        "if the program's delegates have weights in another file, pass that file: `--data FILE.ptd`" if lacks else None
-    )
+    hint = None
+    if "KernelCall failed" in str(error):
+        hint = "check the values of the inputs: the kernel rejects some, such as an index that is out of range"
+    elif not spec.data and plan.delegates:
+        hint = "if the program's delegates have weights in another file, pass that file: `--data FILE.ptd`"
     return RunError(f"the program failed: {error}", where=str(file), hint=hint)
 
 

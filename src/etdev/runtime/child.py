@@ -36,7 +36,7 @@ _NOISE = re.compile(
     r"|Failed to load \S.*/torchao/_C_\S*\.so: "
     r"|W\d{4} .*\] <enum 'KernelPreference'> is an Enum subclass"
     r"|I [\d:.]+ executorch:(OpenvinoBackend|cpuinfo_utils)\.cpp:\d+\] "
-    r"|E [\d:.]+ executorch:method\.cpp:\d+\] arg \d+ with type id \d+"
+    r"|(E [\d:.]+ executorch:|\[)method\.cpp:\d+\] arg \d+ with type id \d+"
 )
 """Pattern that matches the beginning of a log line. Error messages leave out the lines that match.
 
