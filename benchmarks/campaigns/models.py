@@ -171,7 +171,7 @@ class _Campaign:
         ):
             trial.wrong.append(f"relink refused: {message[:300]}")
             return "right"
-        trial.ends.append("plain wrong in its state or another branch")
+        trial.ends.append("plain wrong in its state, another branch or with other operands")
         return "wrong"
 
     def _is_right_at_smallest(self, drawn: Drawn, source: str, file: Path) -> bool:

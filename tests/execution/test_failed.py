@@ -19,7 +19,7 @@ DELEGATE = "method->execute() failed [[method.cpp:1504] CALL_DELEGATE execute fa
 @pytest.mark.parametrize(
     ("message", "data", "hint"),
     [
-        (KERNEL, (), "check the values of the inputs"),
+        (KERNEL, (), "check the values and sizes of the inputs"),
         (DELEGATE, (), "pass that file: `--data FILE.ptd`"),
         (DELEGATE, (Path("weights.ptd"),), None),
     ],

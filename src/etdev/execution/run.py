@@ -226,7 +226,9 @@ def program_failed(error: ProgramFailureError, file: Path, plan: m.ExecutionPlan
     """
     hint = None
     if "KernelCall failed" in str(error):
-        hint = "check the values of the inputs: the kernel rejects some, such as an index that is out of range"
+        hint = (
+            "check the values and sizes of the inputs: the kernel rejects some, such as an index that is out of range"
+        )
     elif not spec.data and plan.delegates:
         hint = "if the program's delegates have weights in another file, pass that file: `--data FILE.ptd`"
     return RunError(f"the program failed: {error}", where=str(file), hint=hint)

@@ -38,7 +38,6 @@ class EjectionChains:
         self._starts: _Numbers = starts.astype(np.int64)
         self._ends: _Numbers = ends.astype(np.int64)
         self._offsets: _Numbers = np.array(offsets, dtype=np.int64)
-        self._costs: _Numbers = self._sizes * np.sqrt(self._ends - self._starts).astype(np.int64)
         self._draws = Random(0)
         self.steps = 0
         """Number of steps so far. Each look at a buffer is one."""
@@ -58,7 +57,7 @@ class EjectionChains:
 
         The capacity must be at least the size of the largest buffer.
         """
-        attempt = _Attempt(self._sizes, self._starts.copy(), self._ends, self._offsets.copy(), self._costs.copy())
+        attempt = _Attempt(self._sizes, self._starts, self._ends, self._offsets)
         out = attempt.take_out(np.flatnonzero(self._offsets + self._sizes > capacity))
         while out and self.steps < most_steps:
             self.steps += len(self._sizes)
@@ -72,13 +71,13 @@ class EjectionChains:
 class _Attempt:
     """A plan of some of the buffers; the others are out."""
 
-    def __init__(self, sizes: _Numbers, starts: _Numbers, ends: _Numbers, offsets: _Numbers, costs: _Numbers) -> None:
+    def __init__(self, sizes: _Numbers, starts: _Numbers, ends: _Numbers, offsets: _Numbers) -> None:
         self._sizes = sizes
-        self._starts = starts
+        self._starts = starts.copy()
         self._ends = ends
-        self.offsets = offsets
-        self._costs = costs
-        self._own_costs = costs.copy()
+        self.offsets = offsets.copy()
+        self._first_costs: _Numbers = sizes * np.sqrt(ends - starts).astype(np.int64)
+        self._costs = self._first_costs.copy()
 
     def take_out(self, indices: _Numbers) -> list[int]:
         self._starts[indices] = _NEVER
@@ -105,7 +104,7 @@ class _Attempt:
         offset = int(possible[np.argmin(displaced)])
         out = self.take_out(others[(lows < offset + size) & (highs > offset)])
         if out:
-            self._costs[index] += self._own_costs[index]
+            self._costs[index] += self._first_costs[index]
         self.offsets[index] = offset
         self._starts[index] = start
         return out

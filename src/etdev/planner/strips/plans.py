@@ -142,21 +142,22 @@ class Strips:
 
         Begin with the smallest plan so far. Stop when a plan of all buffers is within one lowering of the bound.
         """
+        bound = lower_bound(Problem(tuple(self._buffers)))
+        if self._smallest.size <= (enough := bound + bound // _LOWERINGS):
+            return
         from etdev.planner.strips.ejection import EjectionChains  # It imports numpy, and few programs need it.
 
         units = [size // self._unit for size in self._sizes]
         buffers = [Buffer(size, buffer.start, buffer.end, 1) for size, buffer in zip(units, self._buffers, strict=True)]
         indices = _find_largest(buffers)
         largest = [buffers[index] for index in indices]
-        bound, enough = lower_bound(Problem(tuple(largest))), lower_bound(Problem(tuple(buffers)))
-        step = max(1, enough // _LOWERINGS)
-        enough = (enough + step) * self._unit
+        least = lower_bound(Problem(tuple(largest)))
         chains = EjectionChains(largest, [self._smallest.offsets[index] // self._unit for index in indices])
+        step = max(1, bound // self._unit // _LOWERINGS)
         most_steps = min(_CHAIN_STEPS, _CHAIN_STEPS_PER_PAIR * len(largest) ** 2)
-        while self._smallest.size > enough and chains.size > bound and step and chains.steps < most_steps:
+        while self._smallest.size > enough and chains.size > least and step and chains.steps < most_steps:
             end = min(chains.steps + most_steps // _ARENAS, most_steps)
-            is_found = chains.fit(max(bound, chains.size - step), end)
-            if is_found:
+            if chains.fit(max(least, chains.size - step), end):
                 yield {index: offset * self._unit for index, offset in zip(indices, chains.offsets, strict=True)}
             else:
                 step //= 2
