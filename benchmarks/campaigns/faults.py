@@ -1,10 +1,11 @@
-"""Commands with a fault at one of their changes of files: killed, interrupted, a full disk, an error, a damaged cache.
+"""Commands with a fault at a change of files: killed, interrupted, a full or slow disk, the clock, a damaged cache.
 
 Each trial runs a command of the command line in a process of its own, with one fault at its n-th call that changes a
-file (``faults.c``, compiled with ``cc`` and preloaded): SIGKILL, SIGTERM, SIGINT, or the error ENOSPC, EIO or EACCES,
-once or from then on. Some trials damage files of the cache before, and some run two to eight commands at once. The
-commands: a build from a full cache, a relink in place, a deployment, a report page, ``cache gc``. Builds from
-nothing, which only a fault can cause, are the only ones that import torch.
+file (``faults.c``, compiled with ``cc`` and preloaded): SIGKILL, SIGTERM, SIGINT, the error ENOSPC, EIO or EACCES,
+once or from then on, or the clock goes back by up to ten years. Some trials have a slow disk, some damage files of the
+cache before, also a single byte, and some run two to eight commands at once. The commands: a build from a full cache, a
+relink in place, a deployment, a report page, ``cache gc``. Builds from nothing, which only a fault can cause, are the
+only ones that import torch.
 
 Demanded: exit codes that say what happened, and never 70. Every output is the old one or the new one, as a whole. The
 next run ends by itself within 300 s, exits with 0, and leaves the right outputs and nothing else.
@@ -44,6 +45,10 @@ SECONDS = 300.0
 """A fault can make a build start from nothing, and others wait for it."""
 _SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 _ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES)
+_BACK = (60, 86_400, 315_360_000)
+"""Seconds by which a clock goes back."""
+_SLOW = 20_000
+"""Microseconds before each change of a file on a slow disk."""
 _CODES = {
     "build": {0, 4, 130},
     "relink": {0, 4, 130},
@@ -71,6 +76,37 @@ class _Command:
     prepare: Callable[[Path], None]
     """Change a copy of the finished project so that the command has something to do."""
     outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Fault:
+    """A fault at the ``turn``-th change of files: an error, a signal, or a clock that goes back."""
+
+    turn: int
+    error: int = 0
+    signal: int = 0
+    lasting: int = 0
+    """1 if all changes from this one on fail."""
+    slow: int = 0
+    """Microseconds before each change."""
+    back: int = 0
+    """Seconds by which the clock goes back."""
+
+    @property
+    def name(self) -> str:
+        if self.back:
+            return "clock back"
+        return signal.Signals(self.signal).name if self.signal else errno.errorcode[self.error]
+
+
+def _drawn(chance: random.Random, turn: int) -> _Fault:
+    slow = _SLOW if not chance.randrange(8) else 0
+    kind = chance.choice(("signal", "signal", "error", "error", "clock"))
+    if kind == "signal":
+        return _Fault(turn, signal=int(chance.choice(_SIGNALS)), slow=slow)
+    if kind == "error":
+        return _Fault(turn, error=chance.choice(_ERRORS), lasting=chance.randrange(2), slow=slow)
+    return _Fault(turn, back=chance.choice(_BACK), slow=slow)
 
 
 def _without_build(folder: Path) -> None:
@@ -151,7 +187,7 @@ class _Campaign:
         self.expected: dict[str, dict[str, str]] = {}
         for command in COMMANDS:
             folder = self._copy(command)
-            code, said = self._wait([self._start(command, folder, (1 << 40, 0, 0, 0), counted=True)])[0]
+            code, said = self._wait([self._start(command, folder, _Fault(1 << 40), counted=True)])[0]
             if code:
                 raise SystemExit(f"{command.name} fails without a fault: {code} {said}")
             self.changes[command.name] = int((folder / "count").read_text())
@@ -179,11 +215,9 @@ class _Campaign:
             self._damage_cache(chance, folder)
             trial.ends.append("damaged cache")
         turn = chance.randint(1, max(self.changes[command.name], 1))
-        number = chance.choice((0, chance.choice(_SIGNALS)))
-        error = 0 if number else chance.choice(_ERRORS)
-        fault = (turn, error, int(number), chance.randrange(2))
-        name = signal.Signals(number).name if number else errno.errorcode[error]
-        trial.ends.append(name)
+        fault = _drawn(chance, turn)
+        name = fault.name
+        trial.ends += [name, *(["slow disk"] if fault.slow else [])]
         count = chance.choice((1, 1, 1, chance.randint(2, 8)))
         if count > 1:
             trial.ends.append("several at once")
@@ -229,7 +263,13 @@ class _Campaign:
         files = sorted(path for path in (folder / "cache").rglob("*") if path.is_file())
         for path in chance.sample(files, min(2, len(files))):
             content = path.read_bytes()
-            damaged = chance.choice((b"", content[: len(content) // 2], b"x" + content[1:], content + b"x"))
+            at = chance.randrange(max(len(content), 1))
+            byte = (
+                content[:at]
+                + bytes(one ^ (1 << chance.randrange(8)) for one in content[at : at + 1])
+                + content[at + 1 :]
+            )
+            damaged = chance.choice((b"", content[: len(content) // 2], content + b"x", byte, byte))
             path.chmod(0o644)
             path.write_bytes(damaged)
 
@@ -243,16 +283,14 @@ class _Campaign:
         return self.work
 
     def _start(
-        self, command: _Command, folder: Path, fault: tuple[int, ...] | None, *, counted: bool = False, log: int = 0
+        self, command: _Command, folder: Path, fault: _Fault | None, *, counted: bool = False, log: int = 0
     ) -> int:
         pid = os.fork()
         if not pid:
             self._command(command, folder, fault, counted=counted, log=log)
         return pid
 
-    def _command(
-        self, command: _Command, folder: Path, fault: tuple[int, ...] | None, *, counted: bool, log: int
-    ) -> NoReturn:
+    def _command(self, command: _Command, folder: Path, fault: _Fault | None, *, counted: bool, log: int) -> NoReturn:
         """Run the command in a process that was just split off."""
         code = 1
         try:
@@ -265,7 +303,10 @@ class _Campaign:
             from etdev.cli import app
 
             if fault is not None:
-                self.faults.fault_arm(ctypes.c_long(fault[0]), *fault[1:])
+                self.faults.fault_arm(
+                    *(ctypes.c_long(fault.turn), fault.error, fault.signal, fault.lasting),
+                    *(ctypes.c_long(fault.slow), ctypes.c_long(fault.back)),
+                )
             code = app.run(list(command.arguments))
             seen = self.faults.fault_disarm()
             if counted:

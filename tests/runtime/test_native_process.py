@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
@@ -310,3 +310,34 @@ def test_a_cache_that_cannot_be_written_is_a_requirement(tmp_path: Path, monkeyp
 def test_a_compilers_output_may_be_no_text() -> None:
     with pytest.raises(EtdevError, match="cmake failed to compile"):
         _run(["sh", "-c", r"printf 'error: \377'; exit 1"], "compile")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda host: host.write_bytes(b"\x7fELF"), id="cut"),
+        pytest.param(lambda host: host.unlink(), id="removed"),
+        pytest.param(lambda host: (host.parent / "sha256").write_bytes(b"\xff" * 64), id="wrong digest"),
+        pytest.param(lambda host: (host.parent / "sha256").unlink(), id="no digest"),
+    ],
+)
+def test_a_damaged_host_is_compiled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], object]
+) -> None:
+    """Each run of it would end with a signal, until somebody removed it from the cache."""
+
+    def compiled(_: object, build: Path) -> None:
+        (build / "etdev-native-host").write_bytes(b"an executable")
+
+    native_host()
+    monkeypatch.delenv("ETDEV_NATIVE_HOST", raising=False)
+    monkeypatch.setattr("etdev.runtime.native.executable._compile", compiled)
+    monkeypatch.setenv("ETDEV_CACHE_DIR", str(tmp_path))
+    host = host_executable()
+    damage(host)
+    notices: list[str] = []
+    assert host_executable(notices.append) == host
+    assert host.read_bytes() == b"an executable"
+    assert len(notices) == 1
+    assert host_executable(notices.append) == host
+    assert len(notices) == 1

@@ -93,6 +93,23 @@ def test_an_entry_that_cannot_be_read_is_none(store: Store, tmp_path: Path, cont
     assert store.collect().entries == 1
 
 
+@pytest.mark.parametrize(
+    "changed", [pytest.param(0x01, id="a bit"), pytest.param(0xFF, id="a byte"), pytest.param(None, id="cut")]
+)
+def test_no_damaged_entry_is_used(store: Store, tmp_path: Path, changed: int | None) -> None:
+    """At every byte; the file can still be valid JSON, with another name of an output or other facts of the stages."""
+    entry = add(store, tmp_path, b"content")
+    path = next((store.folder / "entries").glob("*/*.json"))
+    good = path.read_bytes()
+    for at in range(len(good)):
+        path.write_bytes(good[:at] if changed is None else flipped(good, at, changed))
+        assert store.entries("p", "cpu", "linked") in ([], [entry])  # Damaged white space changes nothing.
+
+
+def flipped(content: bytes, at: int, bits: int) -> bytes:
+    return content[:at] + bytes([content[at] ^ bits]) + content[at + 1 :]
+
+
 def test_what_was_used_longest_ago_goes_first(store: Store, tmp_path: Path) -> None:
     old = add(store, tmp_path, b"1" * 400, used=9000)
     new = add(store, tmp_path, b"2" * 400, used=8000)
@@ -177,6 +194,44 @@ def test_a_memory_that_is_damaged_is_none(tmp_path: Path) -> None:
     for _ in range(2):
         with Digests(tmp_path / "memory.sqlite") as digests:
             assert digests.of(path) == hashlib.sha256(b"content").hexdigest()
+
+
+@pytest.fixture
+def old_files(tmp_path: Path) -> dict[Path, str]:
+    """Files that are old enough for a digest to be stored, with their digests."""
+    found = {tmp_path / name: hashlib.sha256(name.encode()).hexdigest() for name in ("a", "b", "c")}
+    for path in found:
+        path.write_text(path.name)
+    time.sleep(1.05)
+    return found
+
+
+def digests_with(database: Path, files: dict[Path, str]) -> dict[Path, str]:
+    with Digests(database) as digests:
+        return {path: digests.of(path) for path in files}
+
+
+@pytest.mark.parametrize(
+    "step", [pytest.param(97, id="some bytes"), pytest.param(1, marks=pytest.mark.slow, id="every byte")]
+)
+def test_no_damaged_digest_is_used(tmp_path: Path, old_files: dict[Path, str], step: int) -> None:
+    """Builds ended with UnicodeDecodeError, or took the damaged digest as the file's."""
+    database = tmp_path / "memory.sqlite"
+    digests_with(database, old_files)
+    good = database.read_bytes()
+    for at in range(0, len(good), step):
+        database.write_bytes(flipped(good, at, 1 << at % 8))
+        assert digests_with(database, old_files) == old_files
+
+
+def test_a_database_that_sqlite_rejects_is_replaced(
+    tmp_path: Path, old_files: dict[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = tmp_path / "memory.sqlite"
+    database.write_bytes(b"no database" * 100)
+    assert digests_with(database, old_files) == old_files
+    monkeypatch.setattr(hashlib, "file_digest", None)
+    assert digests_with(database, old_files) == old_files
 
 
 # Facts

@@ -17,10 +17,13 @@ from etdev.files import open_file
 from etdev.pipeline.results.report import find_report
 
 _TABLE = """
-CREATE TABLE IF NOT EXISTS digests (
-    path BLOB PRIMARY KEY, size INTEGER, mtime INTEGER, ctime INTEGER, inode INTEGER, device INTEGER, digest TEXT
-)
+CREATE TABLE IF NOT EXISTS checked_digests (
+    path BLOB PRIMARY KEY, size INTEGER, mtime INTEGER, ctime INTEGER, inode INTEGER, device INTEGER, digest TEXT,
+    checksum TEXT
+) WITHOUT ROWID
 """
+_DAMAGED = (sqlite3.Error, UnicodeDecodeError, OverflowError)
+"""Errors of a damaged database. The sqlite3 module decodes messages with names from the file as UTF-8."""
 _SETTLED_SECONDS = 1.0
 """Minimum age in seconds of a file's last change. If a file changed more recently, its digest is not stored.
 
@@ -38,7 +41,8 @@ _Stamp = tuple[int, int, int, int, int]
 class Digests:
     """Digests of files, kept in memory and, if possible, in a database; a context manager.
 
-    The database is written when the block ends.
+    The database is written when the block ends. A row with a wrong checksum counts as missing. A database that SQLite
+    rejects as damaged is removed.
     """
 
     def __init__(self, place: Path | None = None) -> None:
@@ -65,8 +69,7 @@ class Digests:
         if self._place is not None:
             with suppress(sqlite3.Error, OSError):
                 self._place.parent.mkdir(parents=True, exist_ok=True)
-                self._database = sqlite3.connect(self._place, timeout=_WAIT_SECONDS)
-                self._database.execute(_TABLE)
+                self._database = self._opened(self._place)
         return self
 
     def __exit__(
@@ -74,24 +77,46 @@ class Digests:
     ) -> None:
         if self._database is None:
             return
-        with suppress(sqlite3.Error, OverflowError):  # A later run computes again the digests that could not be stored.
+        with suppress(*_DAMAGED):  # A later run computes again the digests that could not be stored.
             if self._new:
-                rows = [(os.fsencode(name), *self._known[name][0], self._known[name][1]) for name in sorted(self._new)]
+                rows = [self._row(name) for name in sorted(self._new)]
                 with self._database:
-                    self._database.executemany("INSERT OR REPLACE INTO digests VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+                    self._database.executemany(
+                        "INSERT OR REPLACE INTO checked_digests VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows
+                    )
         self._database.close()
         self._database, self._new = None, set()
+
+    @staticmethod
+    def _opened(place: Path) -> sqlite3.Connection:
+        """Open the database with its table. Raises sqlite3.Error and OSError."""
+        database = sqlite3.connect(place, timeout=_WAIT_SECONDS)
+        try:
+            database.execute(_TABLE)
+        except _DAMAGED as error:
+            if isinstance(error, sqlite3.OperationalError):  # It is locked, or cannot be read or written.
+                return database
+            database.close()
+            place.unlink(missing_ok=True)
+            database = sqlite3.connect(place, timeout=_WAIT_SECONDS)
+            database.execute(_TABLE)
+        return database
+
+    def _row(self, name: str) -> tuple[object, ...]:
+        stamp, digest = self._known[name]
+        return os.fsencode(name), *stamp, digest, _checksum(name, stamp, digest)
 
     def _recalled(self, name: str) -> tuple[_Stamp, str] | None:
         if self._database is None:
             return None
         try:
             found = self._database.execute(
-                "SELECT size, mtime, ctime, inode, device, digest FROM digests WHERE path = ?", (os.fsencode(name),)
+                "SELECT size, mtime, ctime, inode, device, digest, checksum FROM checked_digests WHERE path = ?",
+                (os.fsencode(name),),
             ).fetchone()
-        except sqlite3.Error:
+        except _DAMAGED:
             return None
-        if found is None:
+        if found is None or found[6] != _checksum(name, found[:5], found[5]):
             return None
         self._known[name] = (found[0], found[1], found[2], found[3], found[4]), found[5]
         return self._known[name]
@@ -127,6 +152,11 @@ def _is_output(entry: os.DirEntry[str]) -> bool:
 def digest_of_text(text: str) -> str:
     """Return the SHA-256 of a text, in hexadecimal."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _checksum(name: str, stamp: _Stamp, digest: str) -> str:
+    """Return the checksum of a row. The values of a damaged row can have any type."""
+    return digest_of_text(repr((name, tuple(stamp), digest)))
 
 
 def _stamp(path: Path) -> _Stamp:

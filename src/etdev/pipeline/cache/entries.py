@@ -87,7 +87,6 @@ class Entry(_Part):
     ``level`` is the kind of content in the entry.
     """
 
-    format: Literal[1] = 1
     level: Level
     project: str
     target: str
@@ -97,6 +96,31 @@ class Entry(_Part):
     """Maps the name of each file in the target's folder to the file's digest and size."""
     record: str = ""
     """JSON text with facts from the stages. Only the builder reads and writes this text."""
+
+    def to_text(self) -> str:
+        """Return the content of the entry's file: JSON with a checksum."""
+        return _Checked(checksum=self._checksum, entry=self).model_dump_json(indent=1) + "\n"
+
+    @staticmethod
+    def from_text(text: str | bytes) -> Entry:
+        """Return the entry in a file's content. Raises ValueError if the content is damaged."""
+        checked = _Checked.model_validate_json(text)
+        if checked.checksum != checked.entry._checksum:
+            raise ValueError("the checksum is wrong")
+        return checked.entry
+
+    @property
+    def _checksum(self) -> str:
+        return digest_of_text(self.model_dump_json())
+
+
+class _Checked(_Part):
+    """The content of an entry's file."""
+
+    format: Literal[2] = 2
+    checksum: str
+    """SHA-256 of the entry as JSON. A damaged file can still be valid JSON, with the name of another output."""
+    entry: Entry
 
 
 def flattened(settings: Mapping[str, Any]) -> dict[str, Plain]:

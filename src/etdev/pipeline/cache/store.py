@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from pydantic import ValidationError
-
 from etdev.files import (
     TEMPORARY_SUFFIX,
     atomic_path,
@@ -147,7 +145,7 @@ class Store:
 
         Raises :class:`~etdev.errors.WriteError`.
         """
-        atomic_write_text(self._entry_place(entry), entry.model_dump_json(indent=1) + "\n")
+        atomic_write_text(self._entry_place(entry), entry.to_text())
         for folder in (*self._files.glob("*"), *self._entries.glob("*")):
             remove_abandoned(folder)
 
@@ -236,8 +234,8 @@ class Store:
 
 def _read(path: Path) -> Entry | None:
     try:
-        return Entry.model_validate_json(read_file(path))
-    except (OSError, ValidationError):
+        return Entry.from_text(read_file(path))
+    except (OSError, ValueError):
         return None
 
 

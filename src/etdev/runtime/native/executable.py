@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from importlib import metadata
@@ -11,12 +12,14 @@ from importlib.resources import files
 from pathlib import Path
 
 from etdev.errors import MissingRequirementError
-from etdev.files import CACHE_VARIABLE, cache_folder, describe_os_error, locked, temporary_folder
+from etdev.files import CACHE_VARIABLE, cache_folder, describe_os_error, file_sha256, locked, temporary_folder
 from etdev.runtime.native.toolchain import NATIVE_EXTRA, Missing, Toolchain, find_toolchain, version_text
 
 HOST_VARIABLE = "ETDEV_NATIVE_HOST"
 """Environment variable with the path of a native host to use instead of the one in the cache."""
 _NAME = "etdev-native-host"
+_DIGEST = "sha256"
+"""Name of the file with the executable's SHA-256. A damaged executable is compiled again."""
 _VARIABLES = ("CXXFLAGS", "LDFLAGS", "CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH")
 """Environment variables that influence the compilation of the sources."""
 _SECONDS = 600
@@ -49,10 +52,10 @@ def host_executable(notify: Notify = ignore_notice) -> Path:
     folder = cache_folder() / "native" / _key(tools, sources)
     executable = folder / _NAME
     try:
-        if executable.exists():
+        if _is_whole(folder):
             return executable
         with locked(folder.with_suffix(".lock"), _waiting(notify)):
-            if not executable.exists():
+            if not _is_whole(folder):
                 notify("compiling the native runtime, once: this takes some seconds")
                 with temporary_folder(folder) as build:
                     _compile(tools, build)
@@ -139,8 +142,18 @@ def _run(command: list[str], what: str) -> None:
 _HINT = f"install a C++ compiler for C++17 (`apt install g++`) and CMake (`{NATIVE_EXTRA}`)"
 
 
+def _is_whole(folder: Path) -> bool:
+    """Return True if the folder contains an executable that is not damaged. Raises OSError."""
+    try:
+        return file_sha256(folder / _NAME) == (folder / _DIGEST).read_text(encoding="ascii", errors="replace")
+    except FileNotFoundError:
+        return False
+
+
 def _keep(build: Path, folder: Path) -> None:
     """Move the executable from ``build`` to the cache folder ``folder``, which is created atomically."""
     with temporary_folder(folder) as complete:
+        (complete / _DIGEST).write_text(file_sha256(build / _NAME), encoding="ascii")
         os.rename(build / _NAME, complete / _NAME)
+        shutil.rmtree(folder, ignore_errors=True)
         os.rename(complete, folder)
