@@ -402,10 +402,14 @@ def test_made_inputs_that_the_model_refuses_are_left_out(tmp_path: Path) -> None
     check = prepared.judge(float_model=model, reference=model)["runtime"]
 
     assert check.status == "passed"
-    assert check.summary == (
-        "1 sample and the largest sizes, max abs error 0; equal; "
-        "sizes not tried: the smallest of 'forward' (eager PyTorch: ValueError)"
+    assert check.summary == "1 sample and the largest sizes, max abs error 0; equal"
+    (warning,) = check.warnings
+    assert warning.message == (
+        "the smallest sizes of method 'forward' (inputs [1, 8]) were not tried: the model itself fails there, "
+        "on random inputs: ValueError: only positive numbers"
     )
+    assert warning.where.endswith("(methods.forward.dims)")
+    assert "narrow the range" in warning.hint
 
 
 @pytest.mark.nightly

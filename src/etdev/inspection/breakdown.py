@@ -79,6 +79,15 @@ def memory_parts(program: Program, device: str, notes: Mapping[str, MethodNotes]
     return _buffer_parts(program, lambda buffer: buffer.device == device, notes, inside)
 
 
+def tensors_at_peak(program: Program, device: str, notes: Mapping[str, MethodNotes]) -> Iterator[TensorInUse]:
+    """Yield the tensors in use at the peak of each buffer on a device; ``notes`` as in :func:`memory_parts`."""
+    methods = describe_methods(program, method_memories(program), notes)
+    for index, method in _largest_buffers(methods, lambda buffer: buffer.device == device):
+        for peak in method.peaks:
+            if peak.buffer == index:
+                yield from peak.tensors
+
+
 def bank_parts(program: Program, index: int, notes: Mapping[str, MethodNotes]) -> Parts:
     """Return the tensors in use at the peak of a memory bank; ``index`` is the bank's memory id.
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from etdev.config.models import Target
 from etdev.config.tables.schemes import Int8DynamicInt4Weight, Pt2e, Scheme
 from etdev.devices import parse_device
+from etdev.inspection.breakdown import tensors_at_peak
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.usable_forms import is_for_microcontrollers
 from etdev.program import Program
@@ -76,7 +77,7 @@ def _advice(project: Project, target: str, measured: Measured, figure: str, plac
         return f"{other * (len(settings.memory.banks) > 1)}make the largest inputs smaller ({inputs})"
     if parse_device(place).is_host:
         delegate = "" if settings.partitioners else "let a delegate take ops (partitioners), "
-        other = _callers_memory(measured) + delegate + _one_delegate(measured)
+        other = _callers_memory(measured) + delegate + _one_delegate(measured, place)
         other += _integer_ends(project, settings, measured)
         other += _less_state(program) if program is not None else ""
     else:
@@ -123,18 +124,31 @@ def _callers_memory(measured: Measured) -> str:
     return f"let the caller provide {kind} {position} of {method!r} ({format_size(size)}; {setting}), "
 
 
-def _one_delegate(measured: Measured) -> str:
+def _one_delegate(measured: Measured, device: str) -> str:
     """Return advice to delegate one more op that a backend left out.
 
-    Return an empty text if no method has both such an op and several calls of one backend's delegates.
+    The op computes or uses the largest tensor at the peak that any of these ops computes or uses. Return an empty text
+    if there is no such tensor.
     """
-    for method in measured.methods:
-        left = [item for item in method.undelegated if item.reasons]
-        if left and max(method.delegate_calls.values(), default=0) > 1:
-            item = min(left, key=lambda item: item.count)
-            why = "; ".join([*([item.source] if item.source else []), item.reasons[0]])
-            return f"let a delegate also take `{item.op}` ({why}), "
-    return ""
+    left = {_kernel(item.op): item for method in measured.methods for item in method.undelegated if item.reasons}
+    if measured.program is None or not left:
+        return ""
+    touched = [
+        (tensor.nbytes, op)
+        for tensor in tensors_at_peak(measured.program, device, measured.notes)
+        for op in (_kernel(tensor.origin), _kernel(tensor.last_user))
+        if op in left
+    ]
+    if not touched:
+        return ""
+    item = left[max(touched)[1]]
+    why = "; ".join([*([item.source] if item.source else []), item.reasons[0]])
+    return f"let a delegate also take `{item.op}` ({why}), "
+
+
+def _kernel(op: str) -> str:
+    """Return the name without overload that an op and its kernel share: ``aten.mean.dim`` and ``aten::mean.out``."""
+    return ".".join(op.replace("::", ".").split(".")[:2])
 
 
 def _integer_ends(project: Project, settings: Target, measured: Measured) -> str:

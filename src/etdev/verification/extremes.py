@@ -1,7 +1,8 @@
 """Runs at the smallest and largest sizes of dynamic ranges, if the user's samples do not include these sizes.
 
-The inputs are random, so some may be invalid for the model. Inputs that fail in eager PyTorch are skipped. The report's
-figures and the config's limits ignore these runs. For a quantized program, only shapes and dtypes are compared.
+The inputs are random, so some may be invalid for the model. Inputs that fail in eager PyTorch are skipped, with a
+warning. The report's figures and the config's limits ignore these runs. For a quantized program, only shapes and dtypes
+are compared.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from etdev.errors import VerifyError
+from etdev.errors import VerifyError, describe_exception
 from etdev.execution.runtimes import Runtime
 from etdev.pipeline.project.torch_tensors import Tensors
 from etdev.pipeline.stages.eager import compute
@@ -40,7 +41,7 @@ def check_extremes(
             compute(built.project, built.user, built.float_model, method, inputs)
             expected = compute(built.project, built.user, built.reference, method, inputs)
         except VerifyError as error:
-            findings.untried.append(f"the {name} of {method!r} (eager PyTorch: {type(error.__cause__).__name__})")
+            findings.untried.append(_untried(method, name, inputs, error.__cause__ or error))
             continue
         try:
             problem = _compare(built, expected, runtime.call(method, inputs, fresh=True))
@@ -48,15 +49,27 @@ def check_extremes(
             problem = f"failed: {error}"
         findings.extremes.add(name)
         if problem is not None:
-            shapes = ", ".join(str(list(shape)) for shape in shapes_of(inputs))
             findings.broken.append(
                 Problem(
-                    f"method {method!r} at the {name} sizes (inputs {shapes}): {problem}",
+                    f"method {method!r} at the {name} sizes (inputs {_shapes_text(inputs)}): {problem}",
                     ("methods", method, "dims"),
                     "narrow the range of the dims, or change code in the model that depends on sizes "
                     "(squeeze, branches on a shape)",
                 )
             )
+
+
+def _untried(method: str, name: str, inputs: Tensors, error: BaseException) -> Problem:
+    return Problem(
+        f"the {name} sizes of method {method!r} (inputs {_shapes_text(inputs)}) were not tried: "
+        f"the model itself fails there, on random inputs: {describe_exception(error)}",
+        ("methods", method, "dims"),
+        "narrow the range of the dims; or, if the values of random inputs are the reason, add a sample of these sizes",
+    )
+
+
+def _shapes_text(inputs: Tensors) -> str:
+    return ", ".join(str(list(shape)) for shape in shapes_of(inputs))
 
 
 def _unseen(signature: Signature, seen: set[Shapes]) -> Iterator[tuple[str, Tensors]]:

@@ -55,8 +55,8 @@ class Findings:
     """Ends of dynamic ranges at which methods made extra calls: ``smallest``, ``largest``."""
     cut: bool = False
     """True if the limits in :class:`Effort` left out some samples or calls."""
-    untried: list[str] = field(default_factory=list)
-    """Descriptions of smallest or largest sizes that were not compared, because eager PyTorch fails at them."""
+    untried: list[Problem] = field(default_factory=list)
+    """Smallest or largest sizes that were not compared, because eager PyTorch fails at them."""
 
     def add_output(self, output: OutputError) -> None:
         """Add the figures of one output. If the output already has figures, keep the worse value of each figure."""

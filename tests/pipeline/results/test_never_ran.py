@@ -14,7 +14,7 @@ from etdev.config.check_names import BUILT_IN
 from etdev.errors import ExitCode
 from etdev.pipeline.results.never_ran import never_ran
 from etdev.pipeline.results.reasons import NOT_VERIFIED
-from etdev.pipeline.results.result import BuildResult, CheckResult, DataFile, MethodResult, TargetResult
+from etdev.pipeline.results.result import BuildResult, CheckResult, DataFile, Failure, MethodResult, TargetResult
 
 DEVICES = ("cuda:0", "cuda:1")
 IGNORED = "the stock Python runtime has no devices, but the program uses cuda:0 and cuda:1"
@@ -123,3 +123,22 @@ def test_where_it_is_said() -> None:
     assert (finding.rule, finding.level) == ("never-ran", "warning")
     assert finding.message == "target 'gpu': no check ran the program: no CUDA device"
     assert finding.hint is not None
+
+
+def test_sizes_that_were_not_tried() -> None:
+    """Several checks make the same calls, but one warning is enough."""
+    untried = Failure(message="the largest sizes were not tried", where="etdev.toml:4:1: dims", hint="narrow them")
+    replay, native = (
+        CheckResult(name=name, status="passed", summary="fine", warnings=(untried,)) for name in ("replay", "native")
+    )
+    result = BuildResult(
+        project="p", config="etdev.toml", versions={}, targets=(target(replay, answers={"native": native}),)
+    )
+    assert result.exit_code == ExitCode.DONE
+    for detail in Detail.SHORT, Detail.FULL:
+        lines = render_result(result, detail, io.StringIO()).splitlines()
+        at = lines.index("  warning    the largest sizes were not tried")
+        assert [line.strip() for line in lines[at + 1 : at + 3]] == ["at etdev.toml:4:1: dims", "help: narrow them"]
+    (finding,) = of_result(result)
+    assert (finding.rule, finding.level, finding.hint) == ("not-tried", "warning", "narrow them")
+    assert finding.message == "target 'gpu': the largest sizes were not tried"

@@ -159,6 +159,9 @@ def _remarks(target: TargetResult, stream: TextIO) -> Iterator[str]:
     if warning is not None:
         yield line("warning", paint(warning.message, "yellow", stream=stream))
         yield line("", f"help: {warning.hint}")
+    for found in target.warnings:
+        yield line("warning", paint(escaped(found.message), "yellow", stream=stream))
+        yield from lines("", [f"at {escaped(found.where)}", f"help: {escaped(found.hint)}"])
     for text in target.notes:
         yield line("note", text)
 

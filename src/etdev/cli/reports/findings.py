@@ -87,10 +87,17 @@ def of_result(result: BuildResult) -> list[Finding]:
         for target in result.targets
         for finding in (
             *_of_checks(_of_target(target.name, ""), target.checks, target.unmet),
+            *_of_warnings(target),
             *_of_never_ran(target),
         )
     )
     return in_order([*_of_failed(result.failed), *found])
+
+
+def _of_warnings(target: TargetResult) -> Iterator[Finding]:
+    for warning in target.warnings:
+        message = _of_target(target.name, warning.message)
+        yield at(Finding("not-tried", message, "warning", hint=warning.hint), warning.where)
 
 
 def _of_never_ran(target: TargetResult) -> Iterator[Finding]:

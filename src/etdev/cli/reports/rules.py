@@ -35,6 +35,7 @@ CONFIG_RULES: Mapping[str, str] = {
 CHECK_RULES: Mapping[str, str] = {
     **{name: facts.failure for name, facts in BUILT_IN.items()},
     "not-run": "A required check that did not run",
+    "not-tried": "A part of the model that verification could not try",
     "never-ran": "A program that verification accepted although no check ran it",
     "not-judged": "A limit of the config that was not checked",
 }

@@ -93,14 +93,14 @@ class LatencyResult(Part):
 
 
 class Failure(Part):
-    """One failure of a check that can report several failures."""
+    """One failure or warning of a check that can report several of them."""
 
     message: str
-    """Description of the failure, in one sentence."""
+    """Description, in one sentence."""
     where: str
-    """Location of the limit in the config."""
+    """Location of the cause in the config."""
     hint: str
-    """Advice on how to fix the failure."""
+    """Advice on how to fix the cause."""
 
 
 class CheckResult(Part):
@@ -123,6 +123,8 @@ class CheckResult(Part):
     """Advice on a failure; if the check ``replay`` did not run, advice on how to run it."""
     failures: tuple[Failure, ...] = ()
     """The same failures as in ``problems``, with location and advice; empty if location and advice are unknown."""
+    warnings: tuple[Failure, ...] = ()
+    """Parts of the model that the check could not try, such as sizes at which the model itself fails."""
     outputs: tuple[OutputError, ...] = ()
     value: float | None = None
     """Value of the metric, for the check ``accuracy``."""
@@ -289,6 +291,11 @@ class TargetResult(Part):
     def unmet(self) -> tuple[CheckResult, ...]:
         """Required checks that did not run."""
         return unmet(self.checks, self.required)
+
+    @property
+    def warnings(self) -> tuple[Failure, ...]:
+        """The warnings of all checks, each once."""
+        return tuple(dict.fromkeys(warning for check in self.checks for warning in check.warnings))
 
     @property
     def exit_code(self) -> ExitCode:

@@ -10,7 +10,7 @@ from typing import Any
 
 from etdev.execution.float_ends import FloatEnds
 from etdev.execution.runtimes import Runtime
-from etdev.pipeline.results.result import CheckResult, OutputError
+from etdev.pipeline.results.result import CheckResult, Failure, OutputError
 from etdev.pipeline.stages.eager import compute
 from etdev.pipeline.stages.inputs import Call, Signature
 from etdev.pipeline.stages.quantize.ends import wanted_inputs
@@ -69,11 +69,14 @@ def compare_with_model(check: str, built: BuiltTarget, runtime: Runtime, note: s
     except ProgramFailureError as error:
         findings.broken.append(built.broken(f"the {check} failed: {error}"))
     problems, outputs = (*findings.broken, *findings.missed), tuple(findings.outputs)
+    more["warnings"] = tuple(
+        Failure(message=item.text, where=built.project.where(*item.key), hint=item.hint) for item in findings.untried
+    )
     if not problems:
         return passed(check, _summary(built, findings) + note, outputs=outputs, **more)
     remedy = built.remedy(built.project.where(*problems[0].key), problems[0].hint)
     texts = [problem.text for problem in problems]
-    return failed(check, texts, gate=not findings.broken, outputs=outputs, **remedy)
+    return failed(check, texts, gate=not findings.broken, outputs=outputs, warnings=more["warnings"], **remedy)
 
 
 def _load(built: BuiltTarget, runtime: Runtime, check: str) -> str | None:
@@ -174,8 +177,6 @@ def _summary(built: BuiltTarget, findings: Findings) -> str:
     parts.extend(_in_elements(findings))
     if ends and built.quantized:
         parts.append(f"at the {ends} sizes, only shapes and dtypes are compared")
-    if findings.untried:
-        parts.append(f"sizes not tried: {', '.join(findings.untried)}")
     if findings.row_ended:
         parts.append(findings.row_ended)
     weak = built.weak - findings.in_sessions
