@@ -129,7 +129,7 @@ BASES: dict[str, dict[str, Any]] = {
         "methods": {"forward": _METHOD},
         "quantize": {
             "static": _STATIC,
-            "grouped": {"scheme": "8da4w", "group_size": 32, "keep_float": ["head"]},
+            "grouped": {"scheme": "8da4w", "group_size": 32, "embedding_bits": 4, "keep_float": ["head"]},
             "npu": {"scheme": "arm-ethos-u", "target": "ethos-u55-128", "calibration": "data:calibration"},
             "mcu": {"scheme": "cortex-m", "calibration": "data:calibration"},
         },

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from etdev.config.models import Target
-from etdev.config.tables.schemes import Int8DynamicInt4Weight, Pt2e, Scheme
+from etdev.config.tables.schemes import LEAST_GROUP, Int8DynamicInt4Weight, Pt2e, Scheme
 from etdev.devices import parse_device
 from etdev.inspection.breakdown import tensors_at_peak
 from etdev.pipeline.project import Project
@@ -17,9 +17,6 @@ from etdev.program.devices import H2D_COPY, is_device_copy
 from etdev.program.footprint import constant_bytes, named_bytes, planned_memory
 from etdev.units import format_size
 from etdev.verification.limits import Measured
-
-_LEAST_GROUP = 32
-"""Smallest `group_size` of `8da4w`."""
 
 
 def advise(project: Project, target: str, measured: Measured, setting: str, figure: str, *place: str) -> str:
@@ -36,7 +33,7 @@ def more_accurate(scheme: Scheme) -> str:
     """Return advice on how to quantize a model with a smaller error: ``calibrate on more or other data, …``."""
     keys = accuracy_keys(scheme)
     ways = ["calibrate on more or other data"] if "calibration" in keys else []
-    if isinstance(scheme, Int8DynamicInt4Weight) and scheme.group_size > _LEAST_GROUP:
+    if isinstance(scheme, Int8DynamicInt4Weight) and scheme.group_size > LEAST_GROUP:
         ways.append("make `group_size` smaller")
     if "keep_float" in keys:
         ways.append("keep sensitive modules in float (`keep_float`)")

@@ -349,11 +349,8 @@ CONV = """
         (
             INT4 + "\ngroup_size = 64",
             "nn.Sequential(nn.Linear(32, 64), nn.Linear(64, 1))",
-            "group_size 64 does not divide the input width of layer.0 (32)",
-            (
-                "choose a group_size that divides the widths of all linear layers (a multiple of 32), or name the "
-                "other layers in `keep_float`"
-            ),
+            "group_size 64 does not divide the width of layer.0 (32)",
+            "set `group_size` to 32",
         ),
     ],
     ids=["static", "dynamic", "8da4w", "8da4w, uneven"],

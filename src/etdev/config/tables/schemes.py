@@ -24,6 +24,9 @@ EthosU = Literal[
 ]
 """Configurations of Ethos-U that Vela compiles for: the processor, and its multiplications per cycle."""
 
+LEAST_GROUP = 32
+"""Smallest `group_size` of `8da4w`."""
+
 
 class Pt2e(Table):
     """Quantization of the exported graph by PT2E; the base class of schemes with a quantizer of ExecuTorch."""
@@ -84,15 +87,21 @@ class CortexM(Pt2e):
 
 
 class Int8DynamicInt4Weight(Table):
-    """`8da4w`: torchao's int8 dynamic activations and grouped int4 weights, on linear layers, before export."""
+    """`8da4w`: torchao's int8 dynamic activations and grouped int4 weights, on linear layers, before export.
+
+    Embeddings can have integer weights, too.
+    """
 
     scheme: Literal["8da4w"] = Field(description="The quantization scheme.")
     group_size: int = Field(
         32,
-        ge=32,
-        multiple_of=32,
+        ge=LEAST_GROUP,
+        multiple_of=LEAST_GROUP,
         description="Number of weights with the same scale. Must divide the input width of every linear layer that is "
-        "quantized.",
+        "quantized, and the width of every embedding that is.",
+    )
+    embedding_bits: Literal[4, 8] | None = Field(
+        None, description="Number of bits of the weights of embeddings. Omit to keep embeddings in float."
     )
     keep_float: Many[Text] = _KEEP_FLOAT
 

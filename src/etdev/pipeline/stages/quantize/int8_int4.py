@@ -1,12 +1,16 @@
-"""``8da4w``: torchao's int8 dynamic activations with grouped int4 weights, on the eager module's linear layers."""
+"""``8da4w``: torchao's int8 dynamic activations with grouped int4 weights, on the eager module's linear layers.
+
+Embeddings can have weights of 4 or 8 bits.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any
 
-from etdev.config.tables.schemes import Int8DynamicInt4Weight
+from etdev.config.tables.schemes import LEAST_GROUP, Int8DynamicInt4Weight
 from etdev.errors import QuantizeError
 from etdev.pipeline.stages.quantize import quantize_failure
 from etdev.pipeline.stages.quantize.float_modules import check_modules_exist, is_in_modules
@@ -22,16 +26,18 @@ def quantize_module(
 
     ``place()`` is the location of the scheme's table in the config. ``place(KEY)`` is the location of a key in it.
 
-    Raises :class:`~etdev.errors.QuantizeError` if the model has no linear layer. Also raises this error if the group
-    size does not divide the input width of a linear layer.
+    Raises :class:`~etdev.errors.QuantizeError` if the model has no linear layer, or if the group size does not divide
+    the width of a linear layer or an embedding. Also raises this error if ``embedding_bits`` is set, but the model has
+    no embedding, or one that computes more than ``torch.nn.Embedding``.
     """
     import torch
     from torchao.quantization import Int8DynamicActivationIntxWeightConfig, quantize_
     from torchao.quantization.granularity import PerGroup
 
+    from etdev.pipeline.stages.quantize.embeddings import replace_embeddings
+
     where = place()
-    linears = {name: part for name, part in module.named_modules() if _takes(part)}
-    if not linears:
+    if not any(_is_linear(part) for part in module.modules()):
         raise QuantizeError(
             f"the scheme {settings.scheme!r} works on linear layers, but the model has none",
             where=where,
@@ -39,41 +45,77 @@ def quantize_module(
         )
     paths = dict(module.named_modules(remove_duplicate=False))
     check_modules_exist(settings.keep_float, paths, place("keep_float"))
-    kept = [part for name, part in paths.items() if is_in_modules(name, settings.keep_float)]
-    linears = {name: part for name, part in linears.items() if not any(part is other for other in kept)}
+    kept = {part for name, part in paths.items() if is_in_modules(name, settings.keep_float)}
+    linears = {name for name, part in paths.items() if _is_linear(part) and part not in kept}
     if not linears:
         raise QuantizeError(
             "`keep_float` leaves no linear layer to quantize",
             where=place("keep_float"),
             hint="name fewer modules, or remove `quantize` from the target",
         )
-    uneven = [
-        f"{name} ({part.in_features})" for name, part in linears.items() if part.in_features % settings.group_size
-    ]
-    if uneven:
-        raise QuantizeError(
-            f"group_size {settings.group_size} does not divide the input width of {', '.join(uneven)}",
-            where=where,
-            hint="choose a group_size that divides the widths of all linear layers (a multiple of 32), or name the "
-            "other layers in `keep_float`",
-        )
+    embeddings = _embeddings(paths, kept, place) if settings.embedding_bits is not None else set()
+    widths = {name: paths[name].in_features for name in linears}
+    widths |= {name: paths[name].embedding_dim for name in embeddings}
+    _check_widths(widths, settings.group_size, where)
     try:
         quantized = copy.deepcopy(module)
-        names = {name for name, part in paths.items() if any(part is other for other in linears.values())}
+        if settings.embedding_bits is not None:
+            replace_embeddings(quantized, embeddings, settings.embedding_bits, settings.group_size)
         quantize_(
             quantized,
             Int8DynamicActivationIntxWeightConfig(
                 weight_dtype=torch.int4,  # type: ignore[attr-defined]
                 weight_granularity=PerGroup(settings.group_size),
             ),
-            filter_fn=lambda _, name: name in names,
+            filter_fn=lambda _, name: name in linears,
         )
     except Exception as error:
         raise quantize_failure(settings.scheme, error, where) from error
     return quantized
 
 
-def _takes(part: torch.nn.Module) -> bool:
+def _embeddings(paths: Mapping[str, Any], kept: Collection[object], place: Callable[..., str]) -> set[str]:
+    """Return the paths of the embeddings to quantize.
+
+    Raises :class:`~etdev.errors.QuantizeError` if there are none, or if one computes more than a plain embedding.
+    """
+    from torch.nn import Embedding
+
+    found = {name: part for name, part in paths.items() if isinstance(part, Embedding) and part not in kept}
+    if not found:
+        raise QuantizeError(
+            "`embedding_bits` is set, but the model has no embedding to quantize",
+            where=place("embedding_bits"),
+            hint="remove `embedding_bits`",
+        )
+    for name, part in found.items():
+        if type(part) is not Embedding or part.max_norm is not None:
+            kind = "has `max_norm`" if type(part) is Embedding else f"is a {type(part).__name__}"
+            raise QuantizeError(
+                f"the embedding {name!r} {kind}, so it computes more than ExecuTorch's quantized embedding",
+                where=place("embedding_bits"),
+                hint=f"name {name!r} in `keep_float`, or use a plain `torch.nn.Embedding` in the model",
+            )
+    return set(found)
+
+
+def _check_widths(widths: Mapping[str, int], group_size: int, where: str) -> None:
+    """Raise :class:`~etdev.errors.QuantizeError` if the group size does not divide a width."""
+    uneven = [f"{name} ({width})" for name, width in sorted(widths.items()) if width % group_size]
+    if not uneven:
+        return
+    common = math.gcd(*widths.values())
+    sizes = [str(size) for size in range(LEAST_GROUP, min(common, group_size) + 1, LEAST_GROUP) if not common % size]
+    raise QuantizeError(
+        f"group_size {group_size} does not divide the width of {', '.join(uneven)}",
+        where=where,
+        hint=f"set `group_size` to {' or '.join(sizes)}"
+        if sizes
+        else f"no multiple of {LEAST_GROUP} divides all widths: name these modules in `keep_float`",
+    )
+
+
+def _is_linear(part: torch.nn.Module) -> bool:
     """Return True if torchao quantizes this module.
 
     torchao does not quantize the output projection of an attention layer, although its class is derived from
