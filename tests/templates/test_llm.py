@@ -28,8 +28,10 @@ from etdev.program import Program, read
 from etdev.program.analysis.effects import operator_name
 from etdev.program.model import AllocationDetails, Int, KernelCall, Tensor
 from etdev.program.sidecar import read_sidecar
+from etdev.runtime.native import Missing, find_toolchain
 from etdev.templates import render
 from etdev.templates.create import create_project, plan_project
+from support import pages
 
 pytestmark = [pytest.mark.integration, pytest.mark.nightly]
 
@@ -243,9 +245,48 @@ def greedy(model: torch.nn.Module, tokens: torch.Tensor, steps: int) -> list[int
     return found
 
 
+PAGES = Path(__file__).resolve().parents[2] / "docs"
+CHUNK = 3
+"""Smaller than the prompt, so that it is several calls."""
+
+
+def _by_the_page_in_python(folder: Path, file: Path, prompt: torch.Tensor) -> list[int]:
+    """The tokens of the loop in docs/llm.md."""
+    (block,) = [block for block in pages.blocks(PAGES / "llm.md") if block.language == "python"]
+    (folder / "loop.py").write_text(
+        f"{block.text}\nimport json, sys\nprompt = torch.tensor({prompt.tolist()})\n"
+        f"print(json.dumps(list(generate(sys.argv[1], prompt, {CHUNK}, 16))))\n",
+        encoding="utf-8",
+    )
+    command = [sys.executable, "loop.py", file]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=300)
+    return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+
+
+def _by_the_page_in_cpp(folder: Path, file: Path, prompt: torch.Tensor) -> list[int]:
+    """The tokens of the same loop in C++, compiled as docs/cpp.md says."""
+    tools = find_toolchain()
+    if isinstance(tools, Missing):
+        pytest.skip(tools.reason)
+    (block,) = [block for block in pages.blocks(PAGES / "llm.md") if block.language == "cpp"]
+    text = (PAGES / "cpp.md").read_text(encoding="utf-8")
+    (folder / "main.cc").write_text(block.text, encoding="utf-8")
+    (folder / "CMakeLists.txt").write_text(pages.files(text)["CMakeLists.txt"], encoding="utf-8")
+    for command in pages.commands(text):
+        if command.line.startswith("cmake"):
+            code, printed = pages.run(command.line, folder)
+            assert code == 0, printed
+    arguments = [file, CHUNK, 16, *prompt[0].tolist()]
+    done = subprocess.run(
+        [folder / "app" / "app", *map(str, arguments)], capture_output=True, text=True, check=True, timeout=300
+    )
+    assert done.stderr.endswith(" tokens per second\n")
+    return [int(line) for line in done.stdout.split()]
+
+
 @pytest.mark.slow
 def test_split_into_two_methods(folder: Path, modules: dict[str, ModuleType]) -> None:
-    """``prefill`` and then ``decode`` on the same cache, in the stock runtime; the runner takes the file, too."""
+    """Two methods on the same cache, in the stock runtime; the runner takes the file, too."""
     from executorch.runtime import Runtime
 
     changes = ["targets.float.partitioners=[]"]
@@ -254,13 +295,15 @@ def test_split_into_two_methods(folder: Path, modules: dict[str, ModuleType]) ->
     assert runtime.status == "passed"
     assert "3 sessions with a total of 48 calls" in runtime.summary
     plans = {plan.name: plan for plan in program(result, "float").execution_plan}
-    temporaries = {name: plans[name].non_const_buffer_sizes[1] for name in ("prefill", "decode")}
-    assert temporaries["decode"] < temporaries["prefill"] / 10
+    temporaries = {name: plans[name].non_const_buffer_sizes[1] for name in ("read_prompt", "next_token")}
+    assert temporaries["next_token"] < temporaries["read_prompt"] / 10
     loaded = Runtime.get().load_program(result.path("float"))
-    methods = {name: loaded.load_method(name) for name in ("prefill", "decode")}
+    methods = {name: loaded.load_method(name) for name in ("read_prompt", "next_token")}
     data: Any = modules["data"]
     prompt, following = data.generated()[0]
-    calls = data.session("prefill", "decode", prompt, following)
+    calls = data.session("read_prompt", "next_token", prompt, following)
     found = [int(methods[name].execute(list(inputs))[0].argmax()) for name, inputs in calls]
     assert found == following[0].tolist()
+    assert _by_the_page_in_python(folder, result.path("float"), prompt) == found
+    assert _by_the_page_in_cpp(folder, result.path("float"), prompt) == found
     assert runner_generates(folder, result.path("float"), data.PROMPTS[:1]) == [text(data, found)]

@@ -38,21 +38,21 @@ def generated() -> list[tuple[Tensor, Tensor]]:
     return [(prompt, text[:, prompt.shape[1] :]) for prompt, text in zip(prompts, texts, strict=True)]
 
 
-def session(prefill: str, decode: str, prompt: Tensor, following: Tensor) -> Iterator[Call]:
+def session(first: str, then: str, prompt: Tensor, following: Tensor) -> Iterator[Call]:
     """Yield the calls with which an app generates text: one for the prompt, then one for each token."""
-    yield prefill, (prompt, torch.tensor([0]))
+    yield first, (prompt, torch.tensor([0]))
     for index, token in enumerate(following[:, :-1].unbind(1)):
-        yield decode, (token.unsqueeze(1), torch.tensor([prompt.shape[1] + index]))
+        yield then, (token.unsqueeze(1), torch.tensor([prompt.shape[1] + index]))
 
 
 def prompts() -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield samples for `forward` and `prefill`."""
+    """Yield samples for `forward` and `read_prompt`."""
     for text in PROMPTS:
         yield encode(text), torch.tensor([0])
 
 
 def first_tokens() -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield samples for `decode`: each prompt's first token, because a sample starts from initial state."""
+    """Yield samples for `next_token`: each prompt's first token, because a sample starts from initial state."""
     for tokens, start in prompts():
         yield tokens[:, :1], start
 
@@ -64,9 +64,9 @@ def sessions() -> Iterator[list[Call]]:
 
 
 def split_sessions() -> Iterator[list[Call]]:
-    """Yield sessions that generate a whole text with two methods: `prefill` and `decode`."""
+    """Yield sessions that generate a whole text with two methods: `read_prompt` and `next_token`."""
     for prompt, following in generated():
-        yield list(session("prefill", "decode", prompt, following))
+        yield list(session("read_prompt", "next_token", prompt, following))
 
 
 def accuracy(run: Callable[..., list[Tensor]]) -> float:

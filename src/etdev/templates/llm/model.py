@@ -50,7 +50,7 @@ class LanguageModel(nn.Module):
         )
         return found.logits[:, -1]
 
-    prefill = decode = forward
+    read_prompt = next_token = forward
 
 
 class CacheLayer(StaticLayer):
