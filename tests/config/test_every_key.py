@@ -51,7 +51,7 @@ _TARGET = {
         "min_agreement": 0.99,
         "min_close": 0.98,
         "require": ["runtime"],
-        "accuracy": {"fn": "data:accuracy", "min": 0.5, "max": 1.5},
+        "accuracy": {"fn": "data:accuracy", "min": 0.5, "max": 1.5, "max_drop": 0.25, "max_rise": 0.5},
         "sessions": "data:sessions",
     },
     "memory": {

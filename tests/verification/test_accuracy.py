@@ -84,3 +84,27 @@ def test_a_metric_that_fails_is_an_error_at_its_key(linear: Prepared, fn: str, s
 def test_a_metric_that_does_not_exist(linear: Prepared) -> None:
     with pytest.raises(LoadError, match="did you mean 'right'"):
         measure(linear, "rigth", "min = 0")
+
+
+@pytest.mark.parametrize(
+    ("limits", "status", "text"),
+    [
+        ("max_drop = 1", "passed", "data:better_in_float = 0 (at most 1 below the float model's 1)"),
+        ("max_rise = 0", "passed", "data:better_in_float = 0 (at most 0 above the float model's 1)"),
+        (
+            "min = 0, max_drop = 0.5",
+            "failed",
+            (
+                "data:better_in_float returned 0, but the config requires at least 0 and at most 0.5 below the float "
+                "model's 1"
+            ),
+        ),
+    ],
+)
+def test_the_metric_of_the_float_model(linear: Prepared, limits: str, status: str, text: str) -> None:
+    """The function is also called with the float model, which computes the same outputs here."""
+    check = measure(linear, "better_in_float", limits)
+    assert (check.status, check.gate, check.summary) == (status, status == "failed", text)
+    if status == "failed":
+        assert check.where is not None
+        assert check.where.endswith("(targets.cpu.verify.accuracy.max_drop)")

@@ -162,6 +162,18 @@ class Accuracy(Table):
     )
     min: Number | None = Field(None, description="Minimum value of the metric.")
     max: Number | None = Field(None, description="Maximum value of the metric.")
+    max_drop: Number | None = Field(
+        None,
+        ge=0,
+        description="Maximum amount by which the metric may be below that of the float model in eager PyTorch. For a "
+        "metric that is better if higher. `fn` is then also called with the float model.",
+    )
+    max_rise: Number | None = Field(
+        None,
+        ge=0,
+        description="Maximum amount by which the metric may be above that of the float model in eager PyTorch. For a "
+        "metric that is better if lower. `fn` is then also called with the float model.",
+    )
 
 
 class Verify(Table):

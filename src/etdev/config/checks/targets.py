@@ -37,10 +37,19 @@ def check_targets(config: Raw) -> Iterator[Issue]:
         yield from _check_accuracy(target["verify"]["accuracy"])
 
 
+_LIMITS = ("min", "max", "max_drop", "max_rise")
+"""Limits of a metric; it needs at least one."""
+
+
 def _check_accuracy(accuracy: Raw) -> Iterator[Issue]:
-    if isinstance(accuracy.value, Mapping) and not any(nearest(key, ("min", "max")) for key in accuracy.table):
+    if isinstance(accuracy.value, Mapping) and not any(nearest(key, _LIMITS) for key in accuracy.table):
         hint = example("set the minimum, such as {}", {"min": 0.95})
-        yield accuracy.issue("has no limit; expected `min`, `max`, or both", MISSING_KEY, hint, at="min")
+        yield accuracy.issue(
+            "has no limit; expected at least one of `min`, `max`, `max_drop` and `max_rise`",
+            MISSING_KEY,
+            hint,
+            at="min",
+        )
     least, most = accuracy.range("min", "max")
     if isinstance(least, int | float) and isinstance(most, int | float) and least > most:
         text = f"is {literal(least)}, more than `max`, which is {literal(most)}"

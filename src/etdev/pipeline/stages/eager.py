@@ -60,6 +60,10 @@ class Session:
         known.add(key, outputs, self._states.get(state, {}))
         return outputs
 
+    def compute_once(self, call: Call, at: str, where: str) -> list[Any]:
+        """Return the outputs as :meth:`compute` does, but do not keep them. A session must use only one of the two."""
+        return self._computed(call, at, where)
+
     def _state_of(self, method: str) -> str:
         """Return the name of the state on which a method works."""
         return "" if self._shared else method

@@ -19,7 +19,8 @@ from etdev.pipeline.project.usercode import translated
 from etdev.pipeline.results.reasons import NO_METRIC
 from etdev.pipeline.results.result import CheckResult
 from etdev.pipeline.stages.artifacts import ExportedModel
-from etdev.pipeline.stages.inputs import check_sample
+from etdev.pipeline.stages.eager import Session
+from etdev.pipeline.stages.inputs import Call, check_sample
 from etdev.program import Program
 from etdev.runtime.stock import ProgramFailureError
 from etdev.verification.answers import failed, not_run, passed
@@ -61,7 +62,13 @@ class Run:
     """
 
     def __init__(
-        self, runtime: Runtime, model: ExportedModel, method: str, jobs: Jobs | None, tally: _Tally, ends: Ends
+        self,
+        runtime: Runtime | _FloatModel,
+        model: ExportedModel,
+        method: str,
+        jobs: Jobs | None,
+        tally: _Tally,
+        ends: Ends,
     ) -> None:
         self._runtime, self._model, self._method, self._ends = runtime, model, method, ends
         self._jobs = jobs if jobs is not None and jobs.active else None
@@ -102,6 +109,17 @@ class Run:
         if name not in self._model.signatures:
             raise ValueError(f"the program has no method {name!r}; its methods are {', '.join(self._model.signatures)}")
         return Run(self._runtime, self._model, name, self._jobs, self._tally, self._ends)
+
+
+class _FloatModel:
+    """The float model in eager PyTorch, as a runtime for :class:`Run`."""
+
+    def __init__(self, built: BuiltTarget, where: str) -> None:
+        self._session = Session(built.project, built.user, built.float_model)
+        self._where = where
+
+    def call(self, method: str, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(self._session.compute_once(Call(method, inputs), "while the metric was computed", self._where))
 
 
 class AccuracyCheck(Check):
@@ -154,11 +172,16 @@ def check_accuracy(built: BuiltTarget, program: Program, runtime: Runtime, *, al
         try:
             with translated(user, VerifyError, f"{gate.fn!r} failed", where=where):
                 value = _protected(function, Run(runtime, model, method, jobs, _Tally(built.count), built.ends))
+                base = None
+                if gate.max_drop is not None or gate.max_rise is not None:
+                    floats = _FloatModel(built, where)
+                    base = function(Run(floats, built.float_model, method, None, _Tally(built.count), {}))
         except _ProgramFailedError as error:
             hint = f"add to the samples the inputs with which {gate.fn!r} calls the program: the check `runtime` then "
             remedy = built.remedy(where, f"{hint}shows which inputs fail")
             return failed("accuracy", (error.message,), summary=f"{error.message}{note}{jobs.effect}", **remedy)
-        return _judge(built, gate, _number(value, gate.fn, where), note + jobs.effect)
+        found = _number(value, gate.fn, where)
+        return _judge(built, gate, found, None if base is None else _number(base, gate.fn, where), note + jobs.effect)
 
 
 class _ProgramFailedError(VerifyError):
@@ -184,12 +207,19 @@ def _number(value: Any, fn: str, where: str) -> float:
         raise VerifyError(f"{fn!r} returned {kind}, not a number", where=where) from None
 
 
-def _judge(built: BuiltTarget, gate: Accuracy, value: float, note: str) -> CheckResult:
+def _judge(built: BuiltTarget, gate: Accuracy, value: float, base: float | None, note: str) -> CheckResult:
+    """Compare a metric with its limits. ``base`` is the metric of the float model, None if no limit refers to it."""
     limits = []
     if gate.min is not None:
         limits.append((value >= gate.min, "min", f"at least {gate.min:g}"))
     if gate.max is not None:
         limits.append((value <= gate.max, "max", f"at most {gate.max:g}"))
+    if gate.max_drop is not None and base is not None:
+        text = f"at most {gate.max_drop:g} below the float model's {base:.6g}"
+        limits.append((base - value <= gate.max_drop, "max_drop", text))
+    if gate.max_rise is not None and base is not None:
+        text = f"at most {gate.max_rise:g} above the float model's {base:.6g}"
+        limits.append((value - base <= gate.max_rise, "max_rise", text))
     wanted = " and ".join(text for _, _, text in limits)
     missed = [key for held, key, _ in limits if not held]  # A NaN does not meet any limit.
     if not missed:
