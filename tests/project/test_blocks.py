@@ -32,6 +32,7 @@ RUN = {
     "models.md": "test_models_page.py",
     "mcu.md": "test_mcu_page.py",
     "extending.md": "test_extending.py",
+    "llm.md": "../templates/test_llm.py",
 }
 """Pages all of whose commands and programs a test runs, or compares with what it ran."""
 OUTPUT_NOT_RUN = {
