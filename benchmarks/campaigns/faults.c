@@ -86,28 +86,40 @@ int utimensat(int folder, const char *path, const struct timespec times[2], int 
   return fault() ? -1 : NEXT(utimensat)(folder, path, times, flags);
 }
 
+int chmod(const char *path, mode_t mode) { return fault() ? -1 : NEXT(chmod)(path, mode); }
+int fchmod(int fd, mode_t mode) { return fault() ? -1 : NEXT(fchmod)(fd, mode); }
+
 static int writes(int flags) { return (flags & O_ACCMODE) != O_RDONLY; }
+static int creates(int flags) { return (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE; }
 
 int open(const char *path, int flags, ...) {
   va_list rest;
   va_start(rest, flags);
-  mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, mode_t) : 0;
+  mode_t mode = creates(flags) ? va_arg(rest, mode_t) : 0;
   va_end(rest);
   return writes(flags) && fault() ? -1 : NEXT(open)(path, flags, mode);
 }
 int open64(const char *path, int flags, ...) {
   va_list rest;
   va_start(rest, flags);
-  mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, mode_t) : 0;
+  mode_t mode = creates(flags) ? va_arg(rest, mode_t) : 0;
   va_end(rest);
   return writes(flags) && fault() ? -1 : NEXT(open64)(path, flags, mode);
 }
 int openat(int folder, const char *path, int flags, ...) {
   va_list rest;
   va_start(rest, flags);
-  mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, mode_t) : 0;
+  mode_t mode = creates(flags) ? va_arg(rest, mode_t) : 0;
   va_end(rest);
   return writes(flags) && fault() ? -1 : NEXT(openat)(folder, path, flags, mode);
+}
+
+int openat64(int folder, const char *path, int flags, ...) {
+  va_list rest;
+  va_start(rest, flags);
+  mode_t mode = creates(flags) ? va_arg(rest, mode_t) : 0;
+  va_end(rest);
+  return writes(flags) && fault() ? -1 : NEXT(openat64)(folder, path, flags, mode);
 }
 
 static long gone_back(void) { return armed && back && seen >= turn ? back : 0; }

@@ -227,7 +227,7 @@ class _Campaign:
             trial.ends.append(f"exit code {code}")
             if code == "hang":
                 trial.wrong.append(f"hang: {where}")
-            elif not isinstance(code, int) or (code >= 0 and code not in _CODES[command.name]):
+            elif not isinstance(code, int) or (code >= 0 and code not in ({0} if fault.back else _CODES[command.name])):
                 trial.wrong.append(f"exit code {code}: {where}, process {at}: {said[-700:]}")
             elif code == 4 and "bug" in said:
                 trial.wrong.append(f"bug: {where}: {said[-700:]}")

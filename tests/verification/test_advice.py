@@ -126,6 +126,24 @@ def test_integers_are_advised_only_where_they_are_accepted(project: Callable[...
     assert advise(made, "cpu", measured, "budget.memory", "memory", "cpu") == INPUTS
 
 
+@pytest.mark.parametrize(
+    ("settings", "operator", "advised"),
+    [("", "aten::embedding", True), ("embedding_bits = 4", "aten::embedding", False), ("", "aten::sin", False)],
+)
+def test_embeddings_in_float_are_named(
+    project: Callable[..., Project], settings: str, operator: str, advised: bool
+) -> None:
+    scheme = f'quantize = "int4"\n[quantize.int4]\nscheme = "8da4w"\n{settings}\n'
+    made = project(CONFIG + 'partitioners = [{ backend = "xnnpack" }]\n' + scheme, model="")
+    found = program(method([tensor(4, at=0), tensor(4, at=16)], [sin(0, 1)], outputs=(1,)))
+    (plan,) = found.execution_plan
+    plan = replace(plan, operators=tuple(replace(op, name=operator) for op in plan.operators))
+    measured = Measured(Path("p.pte"), 0, replace(found, execution_plan=(plan,)))
+    for figure in ("file", "weights"):
+        advice = advise(made, "cpu", measured, f"budget.{figure}", figure)
+        assert ("(`embedding_bits` in `quantize.int4`)" in advice) == advised
+
+
 @pytest.mark.parametrize("kind", [m.ScalarType.INT, m.ScalarType.BYTE])
 def test_integers_are_not_advised_for_ends_without_floats(project: Callable[..., Project], kind: m.ScalarType) -> None:
     made = project(CONFIG + 'partitioners = [{ backend = "xnnpack" }]\n' + STATIC, model="")
@@ -193,7 +211,7 @@ def test_a_file_that_is_too_large(
         ),
         (CortexM(scheme="cortex-m"), "calibrate on more or other data, use a scheme with more bits"),
         (
-            Int8DynamicInt4Weight(scheme="8da4w", group_size=64),
+            Int8DynamicInt4Weight(scheme="8da4w", group_size=64, embedding_bits=8),
             "make `group_size` smaller, keep sensitive modules in float (`keep_float`), use a scheme with more bits",
         ),
         (

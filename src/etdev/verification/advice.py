@@ -35,6 +35,8 @@ def more_accurate(scheme: Scheme) -> str:
     ways = ["calibrate on more or other data"] if "calibration" in keys else []
     if isinstance(scheme, Int8DynamicInt4Weight) and scheme.group_size > LEAST_GROUP:
         ways.append("make `group_size` smaller")
+    if isinstance(scheme, Int8DynamicInt4Weight) and scheme.embedding_bits == 4:
+        ways.append("set `embedding_bits` to 8")
     if "keep_float" in keys:
         ways.append("keep sensitive modules in float (`keep_float`)")
     return ", ".join([*ways, "use a scheme with more bits"])
@@ -54,9 +56,10 @@ def _advice(project: Project, target: str, measured: Measured, figure: str, plac
     settings, program = project.config.targets[target], measured.program
     match figure:
         case "file":
-            return ", ".join(_smaller_file(settings, measured))
+            return ", ".join([*_smaller_embeddings(project, settings, program), *_smaller_file(settings, measured)])
         case "weights":
-            return "" if settings.quantize else "quantize the model"
+            ways = ["quantize the model"] if settings.quantize is None else []
+            return ", ".join([*ways, *_smaller_embeddings(project, settings, program)])
         case "ram":
             less = "reduce the largest part (`etdev bench --runtime native` lists the parts of each method)"
             stock = ', set `lowering` to "stock", which takes less memory outside of the plan'
@@ -80,6 +83,14 @@ def _advice(project: Project, target: str, measured: Measured, figure: str, plac
     else:
         other = "move a part of the model to another device, "
     return f"{planner}{other}make the largest inputs smaller ({inputs})"
+
+
+def _smaller_embeddings(project: Project, settings: Target, program: Program | None) -> Iterator[str]:
+    """Yield advice to quantize embeddings, if the target's scheme can do so and the program has some in float."""
+    scheme = project.config.quantize[settings.quantize] if settings.quantize is not None else None
+    names = {op.name for plan in program.execution_plan for op in plan.operators} if program is not None else set()
+    if isinstance(scheme, Int8DynamicInt4Weight) and scheme.embedding_bits is None and "aten::embedding" in names:
+        yield f"store embeddings as integers (`embedding_bits` in `quantize.{settings.quantize}`)"
 
 
 def _smaller_file(settings: Target, measured: Measured) -> Iterator[str]:

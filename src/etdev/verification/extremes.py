@@ -37,11 +37,13 @@ def check_extremes(
 ) -> None:
     """Run a method at its smallest and its largest sizes. Skip the sizes of earlier samples (``seen``)."""
     for name, inputs in _unseen(signature, seen):
+        failing = "the model itself fails there"
         try:
             compute(built.project, built.user, built.float_model, method, inputs)
+            failing = "the quantized model fails there, although the float model does not"
             expected = compute(built.project, built.user, built.reference, method, inputs)
         except VerifyError as error:
-            findings.untried.append(_untried(method, name, inputs, error.__cause__ or error))
+            findings.untried.append(_untried(method, f"{name} sizes", inputs, failing, error.__cause__ or error))
             continue
         try:
             problem = _compare(built, expected, runtime.call(method, inputs, fresh=True))
@@ -59,10 +61,10 @@ def check_extremes(
             )
 
 
-def _untried(method: str, name: str, inputs: Tensors, error: BaseException) -> Problem:
+def _untried(method: str, sizes: str, inputs: Tensors, failing: str, error: BaseException) -> Problem:
     return Problem(
-        f"the {name} sizes of method {method!r} (inputs {_shapes_text(inputs)}) were not tried: "
-        f"the model itself fails there, on random inputs: {describe_exception(error)}",
+        f"the {sizes} of method {method!r} (inputs {_shapes_text(inputs)}) were not tried: "
+        f"{failing}, on random inputs: {describe_exception(error)}",
         ("methods", method, "dims"),
         "narrow the range of the dims; or, if the values of random inputs are the reason, add a sample of these sizes",
     )

@@ -16,7 +16,7 @@ from etdev.inspection.provenance import known_data
 from etdev.inspection.report.document import build_document, file_document, file_page
 from etdev.page.model import BufferPage, Document, MethodPage, ProgramPage
 from etdev.pipeline.results.figures import Figures
-from etdev.pipeline.results.result import BuildResult, DataFile
+from etdev.pipeline.results.result import BuildResult, CheckResult, DataFile, Failure
 from etdev.program import Blob, Program, flat_tensor, write
 from etdev.program import model as m
 from etdev.program.info import BufferInfo
@@ -266,6 +266,13 @@ def test_notes_of_another_object_program_are_not_believed(damage: object, said: 
     assert said in (page.sources or "")
     assert page.checks
     assert set(page.methods[0].instructions.source) == {-1}
+
+
+def test_a_warning_of_a_check_is_a_note(tmp_path: Path) -> None:
+    untried = Failure(message="the largest sizes were not tried", where="etdev.toml:4:1: dims", hint="narrow them")
+    check = CheckResult(name="runtime", status="passed", summary="fine", warnings=(untried,))
+    (page,) = file_document(built_file(tmp_path, chain(2), checks=(check,))).programs
+    assert page.notes == ("warning: the largest sizes were not tried, at etdev.toml:4:1: dims; help: narrow them",)
 
 
 def test_a_rejected_file_that_nobody_can_read_has_a_page_too(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import os
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -212,24 +213,39 @@ def digests_with(database: Path, files: dict[Path, str]) -> dict[Path, str]:
 
 
 @pytest.mark.parametrize(
-    "step", [pytest.param(97, id="some bytes"), pytest.param(1, marks=pytest.mark.slow, id="every byte")]
+    "whole", [pytest.param(False, id="a row"), pytest.param(True, marks=pytest.mark.slow, id="the file")]
 )
-def test_no_damaged_digest_is_used(tmp_path: Path, old_files: dict[Path, str], step: int) -> None:
-    """Builds ended with UnicodeDecodeError, or took the damaged digest as the file's."""
+def test_no_damaged_digest_is_used(tmp_path: Path, old_files: dict[Path, str], whole: bool) -> None:
+    """Builds ended with UnicodeDecodeError, or took the damaged digest as the file's. At every byte."""
     database = tmp_path / "memory.sqlite"
     digests_with(database, old_files)
     good = database.read_bytes()
-    for at in range(0, len(good), step):
+    digest = good.index(next(iter(old_files.values())).encode())
+    for at in range(len(good)) if whole else range(digest - 100, digest + 64):
         database.write_bytes(flipped(good, at, 1 << at % 8))
         assert digests_with(database, old_files) == old_files
 
 
+def _column(database: Path) -> None:
+    database.write_bytes(database.read_bytes().replace(b"checksum TEXT", b"chexksum TEXT"))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda database: database.write_bytes(b"no database" * 100), id="no database"),
+        pytest.param(lambda database: database.write_bytes(flipped(database.read_bytes(), 4096, 0xFF)), id="a page"),
+        pytest.param(_column, id="a column"),
+    ],
+)
 def test_a_database_that_sqlite_rejects_is_replaced(
-    tmp_path: Path, old_files: dict[Path, str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, old_files: dict[Path, str], monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], object]
 ) -> None:
     database = tmp_path / "memory.sqlite"
-    database.write_bytes(b"no database" * 100)
-    assert digests_with(database, old_files) == old_files
+    digests_with(database, old_files)
+    damage(database)
+    for _ in range(2):  # The first run may find the damage only when it reads or writes rows.
+        assert digests_with(database, old_files) == old_files
     monkeypatch.setattr(hashlib, "file_digest", None)
     assert digests_with(database, old_files) == old_files
 

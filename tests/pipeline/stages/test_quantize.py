@@ -350,7 +350,7 @@ CONV = """
             INT4 + "\ngroup_size = 64",
             "nn.Sequential(nn.Linear(32, 64), nn.Linear(64, 1))",
             "group_size 64 does not divide the width of layer.0 (32)",
-            "set `group_size` to 32",
+            "set `group_size` to 32, or name 'layer.0' in `keep_float`",
         ),
     ],
     ids=["static", "dynamic", "8da4w", "8da4w, uneven"],

@@ -112,6 +112,14 @@ def test_a_built_program_has_small_embeddings(project: Callable[..., Project]) -
             id="norm",
         ),
         pytest.param(
+            "embedding_bits = 4",
+            "nn.Embedding(50, 64); self.words.register_forward_hook(lambda *given: 2 * given[-1])",
+            KEY,
+            "the embedding 'words' has hooks, so it computes more than ExecuTorch's quantized embedding",
+            "name 'words' in `keep_float`, or use a plain `torch.nn.Embedding` in the model",
+            id="hooks",
+        ),
+        pytest.param(
             'embedding_bits = 4\nkeep_float = ["words", "other_path"]',
             EMBEDDING,
             KEY,
@@ -124,7 +132,7 @@ def test_a_built_program_has_small_embeddings(project: Callable[..., Project]) -
             EMBEDDING,
             TABLE,
             "group_size 128 does not divide the width of head (64), other_path (64), words (64)",
-            "set `group_size` to 32 or 64",
+            "set `group_size` to 32 or 64, or name 'head', 'other_path', 'words' in `keep_float`",
             id="width",
         ),
         pytest.param(
@@ -132,7 +140,7 @@ def test_a_built_program_has_small_embeddings(project: Callable[..., Project]) -
             "nn.Embedding(50, 64); self.odd = nn.Linear(65, 1)",
             TABLE,
             "group_size 32 does not divide the width of odd (65)",
-            "no multiple of 32 divides all widths: name these modules in `keep_float`",
+            "name 'odd' in `keep_float`, because no multiple of 32 divides all widths",
             id="odd",
         ),
     ],
@@ -141,6 +149,44 @@ def test_embeddings_that_cannot_be_quantized(
     project: Callable[..., Project], settings: str, embedding: str, where: str, message: str, hint: str
 ) -> None:
     check_failure(lambda: quantize(made(project, settings, embedding)), Failure(QuantizeError, where, message, hint))
+
+
+TYPES = """
+    import torch
+    from torch import nn
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words = nn.Embedding(50, 64)
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(3)
+            self.block = Block().to(torch.TYPE)
+            self.same_block = self.block
+            self.head = nn.Linear(64, 50)
+
+        def forward(self, tokens):
+            found = self.same_block.words(tokens)
+            return self.head(found.float()), found
+
+    def samples():
+        return [(torch.arange(start, start + 16, dtype=torch.int32)[None],) for start in range(0, 34, 8)]
+"""
+
+
+@pytest.mark.parametrize(("dtype", "bits"), [("float16", 4), ("bfloat16", 4), ("bfloat16", 8)])
+def test_other_dtypes_of_weights_and_indices(project: Callable[..., Project], dtype: str, bits: int) -> None:
+    """Reproducers: scales of 16 bits gave wrong values, int32 ended the process, a shared block was replaced twice."""
+    config = CONFIG.replace("SETTINGS", f"embedding_bits = {bits}").replace("int64", "int32")
+    root = project(config, model=TYPES.replace("TYPE", dtype)).loaded.root
+    target = etdev.build(root / "etdev.toml")["cpu"]
+    (runtime,) = (check for check in target.checks if check.name == "runtime")
+    assert runtime.status == "passed"
+    (errors,) = (output for output in runtime.outputs if output.output == 1)
+    assert errors.max_abs_error == 0
 
 
 @pytest.mark.parametrize("bits", [4, 8])

@@ -254,7 +254,9 @@ def _weights(target: TargetResult | None, info: ProgramInfo) -> str:
 
 def _notes(target: TargetResult | None, info: ProgramInfo) -> tuple[str, ...]:
     unknown = tuple(f"{one.name}: {one.memory_unknown}" for one in info.methods if one.memory_unknown is not None)
-    return (*(target.notes if target is not None else ()), *unknown)
+    warnings = target.warnings if target is not None else ()
+    told = (f"warning: {found.message}, at {found.where}; help: {found.hint}" for found in warnings)
+    return (*told, *(target.notes if target is not None else ()), *unknown)
 
 
 def _check(check: CheckResult) -> CheckRow:

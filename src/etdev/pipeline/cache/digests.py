@@ -20,10 +20,12 @@ _TABLE = """
 CREATE TABLE IF NOT EXISTS checked_digests (
     path BLOB PRIMARY KEY, size INTEGER, mtime INTEGER, ctime INTEGER, inode INTEGER, device INTEGER, digest TEXT,
     checksum TEXT
-) WITHOUT ROWID
+)
 """
-_DAMAGED = (sqlite3.Error, UnicodeDecodeError, OverflowError)
-"""Errors of a damaged database. The sqlite3 module decodes messages with names from the file as UTF-8."""
+_FAILURES = (sqlite3.Error, UnicodeDecodeError, OverflowError)
+"""Errors of the database. The sqlite3 module decodes messages, which have names from the file, as UTF-8."""
+_DAMAGED = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+"""Codes of errors that stay until the database is removed: also a table or column that another program has renamed."""
 _SETTLED_SECONDS = 1.0
 """Minimum age in seconds of a file's last change. If a file changed more recently, its digest is not stored.
 
@@ -67,40 +69,47 @@ class Digests:
 
     def __enter__(self) -> Self:
         if self._place is not None:
-            with suppress(sqlite3.Error, OSError):
+            with suppress(OSError):
                 self._place.parent.mkdir(parents=True, exist_ok=True)
-                self._database = self._opened(self._place)
+                self._database = self._opened(self._place) or self._opened(self._place)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._database is None:
-            return
-        with suppress(*_DAMAGED):  # A later run computes again the digests that could not be stored.
-            if self._new:
-                rows = [self._row(name) for name in sorted(self._new)]
+        if self._database is not None and self._new:
+            rows = [self._row(name) for name in sorted(self._new)]
+            try:
                 with self._database:
                     self._database.executemany(
                         "INSERT OR REPLACE INTO checked_digests VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows
                     )
-        self._database.close()
+            except _FAILURES as failure:  # A later run computes again the digests that could not be stored.
+                self._remove_if_damaged(failure)
+        if self._database is not None:
+            self._database.close()
         self._database, self._new = None, set()
 
-    @staticmethod
-    def _opened(place: Path) -> sqlite3.Connection:
-        """Open the database with its table. Raises sqlite3.Error and OSError."""
-        database = sqlite3.connect(place, timeout=_WAIT_SECONDS)
+    def _opened(self, place: Path) -> sqlite3.Connection | None:
+        """Open the database with its table. Return None if it cannot be opened, or was damaged and is removed."""
+        database = None
         try:
-            database.execute(_TABLE)
-        except _DAMAGED as error:
-            if isinstance(error, sqlite3.OperationalError):  # It is locked, or cannot be read or written.
-                return database
-            database.close()
-            place.unlink(missing_ok=True)
             database = sqlite3.connect(place, timeout=_WAIT_SECONDS)
             database.execute(_TABLE)
+        except _FAILURES as failure:
+            self._database = database
+            self._remove_if_damaged(failure)
+            return self._database
         return database
+
+    def _remove_if_damaged(self, failure: Exception) -> None:
+        """Close and remove a damaged database. Another process may still use it; checksums protect its rows."""
+        damaged = getattr(failure, "sqlite_errorcode", 0) & 0xFF in _DAMAGED or isinstance(failure, UnicodeDecodeError)
+        if damaged and self._database is not None and self._place is not None:
+            self._database.close()
+            self._database = None
+            with suppress(OSError):
+                self._place.unlink(missing_ok=True)
 
     def _row(self, name: str) -> tuple[object, ...]:
         stamp, digest = self._known[name]
@@ -114,7 +123,8 @@ class Digests:
                 "SELECT size, mtime, ctime, inode, device, digest, checksum FROM checked_digests WHERE path = ?",
                 (os.fsencode(name),),
             ).fetchone()
-        except _DAMAGED:
+        except _FAILURES as failure:
+            self._remove_if_damaged(failure)
             return None
         if found is None or found[6] != _checksum(name, found[:5], found[5]):
             return None

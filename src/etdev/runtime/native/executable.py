@@ -146,7 +146,7 @@ def _is_whole(folder: Path) -> bool:
     """Return True if the folder contains an executable that is not damaged. Raises OSError."""
     try:
         return file_sha256(folder / _NAME) == (folder / _DIGEST).read_text(encoding="ascii", errors="replace")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
 
 
@@ -155,5 +155,8 @@ def _keep(build: Path, folder: Path) -> None:
     with temporary_folder(folder) as complete:
         (complete / _DIGEST).write_text(file_sha256(build / _NAME), encoding="ascii")
         os.rename(build / _NAME, complete / _NAME)
-        shutil.rmtree(folder, ignore_errors=True)
+        if folder.is_dir():
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            folder.unlink(missing_ok=True)
         os.rename(complete, folder)

@@ -11,10 +11,12 @@ from torch import Tensor, nn
 class QuantizedEmbedding(nn.Module):
     """An embedding whose weight (rows, width) is integers of 4 or 8 bits; one scale for each group in a row.
 
-    In ``weight``, two integers of 4 bits share a byte, as the op ``embedding_4bit`` expects them.
+    In ``integers``, two integers of 4 bits share a byte, as the op ``embedding_4bit`` expects them. Scales are float32,
+    because the kernel of executorch 1.5.1 misreads other ones. There is no ``weight``, which a model could use for
+    something else.
     """
 
-    weight: Tensor
+    integers: Tensor
     scales: Tensor
 
     def __init__(self, weight: Tensor, bits: int, group_size: int) -> None:
@@ -23,21 +25,24 @@ class QuantizedEmbedding(nn.Module):
         from executorch.exir.passes import quant_fusion_pass  # noqa: F401 - registers the ops
         from torchao.quantization.quant_primitives import MappingType, choose_qparams_affine, quantize_affine
 
-        self.bits = bits
+        self.bits, self.dtype = bits, weight.dtype
         limits = -(1 << bits - 1), (1 << bits - 1) - 1
         groups = (1, group_size)
         with torch.no_grad():
-            scales, zeros = choose_qparams_affine(weight, MappingType.SYMMETRIC, groups, torch.int8, *limits)
-            integers = quantize_affine(weight, groups, scales, zeros, torch.int8, *limits)
-        self.register_buffer("weight", _packed(integers) if bits == 4 else integers)
+            floats = weight.float()
+            scales, zeros = choose_qparams_affine(floats, MappingType.SYMMETRIC, groups, torch.int8, *limits)
+            integers = quantize_affine(floats, groups, scales, zeros, torch.int8, *limits)
+        self.register_buffer("integers", _packed(integers) if bits == 4 else integers)
         self.register_buffer("scales", scales)
 
     def forward(self, indices: Tensor) -> Tensor:
-        """Return the float vectors (..., width) for integer indices (...)."""
-        ops = torch.ops.quantized_decomposed
+        """Return the vectors (..., width) of the quantized weight's dtype, for integer indices (...)."""
+        ops, wide = torch.ops.quantized_decomposed, indices.long()  # The kernel for 8 bits needs int64.
         if self.bits == 4:
-            return ops.embedding_4bit(self.weight, self.scales, None, -8, 7, indices)  # type: ignore[no-any-return]
-        return ops.embedding_byte(self.weight, self.scales, None, -128, 127, indices)  # type: ignore[no-any-return]
+            found: Tensor = ops.embedding_4bit(self.integers, self.scales, None, -8, 7, wide)
+        else:
+            found = ops.embedding_byte(self.integers, self.scales, None, -128, 127, wide)
+        return found.to(self.dtype)
 
 
 def _packed(integers: Tensor) -> Tensor:
@@ -51,8 +56,8 @@ def replace_embeddings(module: nn.Module, paths: Iterable[str], bits: int, group
     quantized: dict[nn.Module, QuantizedEmbedding] = {}
     for path in paths:
         part = module.get_submodule(path)
-        assert isinstance(part, nn.Embedding)
-        if part not in quantized:
-            quantized[part] = QuantizedEmbedding(part.weight, bits, group_size)
-        outer, _, name = path.rpartition(".")
-        setattr(module.get_submodule(outer), name, quantized[part])
+        if isinstance(part, nn.Embedding):  # Otherwise it was replaced on another path to the module around it.
+            if part not in quantized:
+                quantized[part] = QuantizedEmbedding(part.weight, bits, group_size)
+            outer, _, name = path.rpartition(".")
+            setattr(module.get_submodule(outer), name, quantized[part])

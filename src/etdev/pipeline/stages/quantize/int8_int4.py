@@ -41,7 +41,9 @@ def quantize_module(
         raise QuantizeError(
             f"the scheme {settings.scheme!r} works on linear layers, but the model has none",
             where=where,
-            hint="use the scheme 'pt2e-xnnpack'",
+            hint="remove `quantize` from the target"
+            if settings.embedding_bits is not None
+            else "use the scheme 'pt2e-xnnpack'",
         )
     paths = dict(module.named_modules(remove_duplicate=False))
     check_modules_exist(settings.keep_float, paths, place("keep_float"))
@@ -89,8 +91,10 @@ def _embeddings(paths: Mapping[str, Any], kept: Collection[object], place: Calla
             hint="remove `embedding_bits`",
         )
     for name, part in found.items():
-        if type(part) is not Embedding or part.max_norm is not None:
-            kind = "has `max_norm`" if type(part) is Embedding else f"is a {type(part).__name__}"
+        kind = None if type(part) is Embedding else f"is a {type(part).__name__}"
+        if part.max_norm is not None or part._forward_hooks or part._forward_pre_hooks:
+            kind = kind or ("has hooks" if part.max_norm is None else "has `max_norm`")
+        if kind is not None:
             raise QuantizeError(
                 f"the embedding {name!r} {kind}, so it computes more than ExecuTorch's quantized embedding",
                 where=place("embedding_bits"),
@@ -101,17 +105,20 @@ def _embeddings(paths: Mapping[str, Any], kept: Collection[object], place: Calla
 
 def _check_widths(widths: Mapping[str, int], group_size: int, where: str) -> None:
     """Raise :class:`~etdev.errors.QuantizeError` if the group size does not divide a width."""
-    uneven = [f"{name} ({width})" for name, width in sorted(widths.items()) if width % group_size]
+    uneven = {name: width for name, width in sorted(widths.items()) if width % group_size}
     if not uneven:
         return
     common = math.gcd(*widths.values())
     sizes = [str(size) for size in range(LEAST_GROUP, min(common, group_size) + 1, LEAST_GROUP) if not common % size]
+    odd = [name for name, width in uneven.items() if width % LEAST_GROUP]
+    kept = ", ".join(map(repr, odd or uneven))
     raise QuantizeError(
-        f"group_size {group_size} does not divide the width of {', '.join(uneven)}",
+        f"group_size {group_size} does not divide the width of "
+        f"{', '.join(f'{name} ({width})' for name, width in uneven.items())}",
         where=where,
-        hint=f"set `group_size` to {' or '.join(sizes)}"
+        hint=f"set `group_size` to {' or '.join(sizes)}, or name {kept} in `keep_float`"
         if sizes
-        else f"no multiple of {LEAST_GROUP} divides all widths: name these modules in `keep_float`",
+        else f"name {kept} in `keep_float`, because no multiple of {LEAST_GROUP} divides all widths",
     )
 
 
