@@ -272,6 +272,17 @@ def test_a_directory_that_is_not_whole(
     check_failure(lambda: load(project(CONFIG)), Failure(MismatchError, HF, message, hint))
 
 
+def test_another_method_needs_a_module(project: Callable[..., Project], tmp_path: Path) -> None:
+    _save(tmp_path)
+    made = project(CONFIG.replace("methods.forward", "methods.prefill"))
+    with pytest.raises(MismatchError, match="has no method 'prefill'") as caught:
+        export(made)
+    assert caught.value.hint is not None
+    assert caught.value.hint.endswith(
+        "for another method, write a module around the model (`etdev init DIR --template llm` has one)"
+    )
+
+
 def test_a_wrong_input_name(project: Callable[..., Project], tmp_path: Path) -> None:
     _save(tmp_path)
     made = project(CONFIG.replace('"input_ids"', '"input_idz"'))

@@ -156,10 +156,11 @@ def method_of(project: Project, module: torch.nn.Module, name: str) -> Callable[
     function = module if name == "forward" else getattr(module, name, None)
     if not callable(function) or (name == "forward" and _has_no_forward(module)):
         own = [key for key, value in vars(type(module)).items() if callable(value) and not key.startswith("_")]
+        hint = f"use a method that the model's class defines: {', '.join(own) or 'none'}"
+        if project.config.model.hf is not None:
+            hint += "; for another method, write a module around the model (`etdev init DIR --template llm` has one)"
         raise MismatchError(
-            f"the model {type(module).__name__} has no method {name!r}",
-            where=project.where("methods", name),
-            hint=f"use a method that the model's class defines: {', '.join(own) or 'none'}",
+            f"the model {type(module).__name__} has no method {name!r}", where=project.where("methods", name), hint=hint
         )
     return function if name == "forward" else partial(getattr(module, name))
 
