@@ -206,6 +206,8 @@ def test_percentiles_are_times_that_were_measured(times: Sequence[float], wanted
         (("--runtime", "best"), "--runtime: there is no runtime 'best'", "use one of: stock, native, replay"),
         (("--input", "0=x.npy"), "--random: `--random` and `--input` cannot be used together", "remove one of them"),
         (("--calls", "0"), "'--calls'", "greater than or equal to 1"),
+        (("--threads", "0"), "'--threads'", "greater than or equal to 1"),
+        (("--threads", "2"), "--threads: only the stock runtime has a number of threads", "omit --threads"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
@@ -245,6 +247,17 @@ def test_processes_and_the_stock_runtime(tmp_path: Path, capfd: pytest.CaptureFi
     assert one["calls_per_second"] * found["latency"]["p50"] > 0.2
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_number_of_threads(tmp_path: Path, capfd: pytest.CaptureFixture[str], count: int) -> None:
+    """Also more than there are cores."""
+    pytest.importorskip("executorch")
+    write(chain(1), tmp_path / "chain.pte")
+    arguments = ["--random", "--workers", "1", "--quiet", "--calls", "2", "--threads", str(count)]
+    assert app.run(["bench", str(tmp_path / "chain.pte"), *arguments]) == 0
+    threads = "1 thread" if count == 1 else "3 threads"
+    assert f"one after the other, on {threads}\n" in capfd.readouterr().out
+
+
 def test_the_way_to_the_runtime_is_no_part_of_a_call(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call of 2 ms in the runtime that takes 2 ms more to get there and back, at least."""
 
@@ -254,6 +267,9 @@ def test_the_way_to_the_runtime_is_no_part_of_a_call(bench: Bench, monkeypatch: 
 
         def load(self, file: Path, *, shared: bool = False, data: Path | None = None) -> tuple[str, ...]:
             return ("forward",)
+
+        def set_threads(self, count: int | None) -> int:
+            return 1
 
         def call(self, method: str, inputs: Sequence[Any], *, fresh: bool = False) -> tuple[Any, ...]:
             time.sleep(0.004)

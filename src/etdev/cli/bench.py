@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from etdev.pipeline.project.machine import Machine
 
 _LONGEST = 86_400
+_MOST_THREADS = 1_024
 _CALLS, _SECONDS = 20, 2.0
 _SHOWN_VERSIONS = ("torch", "executorch", "etdev")
 
@@ -83,6 +84,16 @@ def bench(
         ),
     ] = None,
     transport: TransportOption = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Number of threads of the stock runtime for the latency. Default: the runtime's own.",
+            min=1,
+            max=_MOST_THREADS,
+            show_default=False,
+        ),
+    ] = None,
     config: ConfigOption = None,
     output: OutputOption = None,
     quiet: QuietOption = False,
@@ -123,6 +134,7 @@ def bench(
                 ),
                 workers=counts,
                 transport=check_transport(transport),
+                threads=threads,
                 progress=progress,
                 notify=lambda text: note(text, quiet=quiet),
             ),
@@ -176,7 +188,10 @@ def render(result: BenchResult, stream: TextIO | None = None) -> str:
                 f"{name} {format_duration(getattr(latency, name))}"
                 for name in ("min", "p50", "p95", "p99", "max", "mean")
             ),
-            f"of {count(latency.calls, 'call')}, after {count(result.warmup, 'call')} to warm up; one after the other",
+            (
+                f"of {count(latency.calls, 'call')}, after {count(result.warmup, 'call')} to warm up; "
+                f"one after the other{_on_threads(result.threads)}"
+            ),
         ],
     )
     if result.way is not None:
@@ -188,6 +203,10 @@ def render(result: BenchResult, stream: TextIO | None = None) -> str:
     blocks += lines("machine", _machine(result.machine))
     blocks += lines("note", [printable(note) for note in result.notes])
     return "\n".join(blocks)
+
+
+def _on_threads(threads: int | None) -> str:
+    return "" if threads is None else f", on {count(threads, 'thread')}"
 
 
 def _worker(found: ThroughputResult) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from etdev.errors import UsageError
 from etdev.execution.availability import describe_unused
 from etdev.execution.call_inputs import Calls
 from etdev.execution.native import open_native
@@ -39,6 +40,8 @@ class BenchOptions(CallSpec):
     workers: Sequence[int] = (1,)
     """Numbers of workers to measure; the throughput is measured once for each number."""
     transport: str = "process"
+    threads: int | None = None
+    """Number of threads of the stock runtime's pool for the latency; None for the runtime's default."""
     progress: Progress = field(default_factory=Silent)
 
 
@@ -69,6 +72,8 @@ class BenchResult(Part):
     notes: tuple[str, ...]
     """Notes on the reliability of the figures."""
     warmup: int
+    threads: int | None
+    """Number of threads of the runtime's pool during the latency measurement; None if unknown."""
     latency: LatencyResult
     way: float | None
     """Median seconds to send inputs to the runtime's process and to receive outputs. The latency excludes this time.
@@ -92,6 +97,7 @@ def bench_file(file: Path, options: BenchOptions) -> BenchResult:
     with chosen_runtime(program, options, watch=False) as (name, reason, runtime):
         process = runtime.process_id if isinstance(runtime, StockRuntime | NativeRuntime) else os.getpid()
         before = peak_resident(process)
+        threads = _set_threads(runtime, options.threads)
         try:
             runtime.load(file, data=options.data)
             with clock.stage("latency"):
@@ -128,6 +134,7 @@ def bench_file(file: Path, options: BenchOptions) -> BenchResult:
             *_notes(name, options.method, latency.calls, machine, state=keeps_state(program, plan)),
         ),
         warmup=options.thoroughness.warmup,
+        threads=threads,
         latency=latency,
         way=way,
         transport=options.transport,
@@ -137,6 +144,22 @@ def bench_file(file: Path, options: BenchOptions) -> BenchResult:
         ),
         machine=machine,
     )
+
+
+def _set_threads(runtime: object, count: int | None) -> int | None:
+    """Set the number of threads of the runtime's pool, unless it is None. Return the number, None if unknown.
+
+    Raises :class:`~etdev.errors.UsageError` if the number cannot be set.
+    """
+    if isinstance(runtime, StockRuntime):
+        return runtime.set_threads(count)
+    if count is not None:
+        raise UsageError(
+            "only the stock runtime has a number of threads that can be set",
+            where="--threads",
+            hint="omit --threads, or choose the stock runtime (--runtime stock) if it can run the program",
+        )
+    return None
 
 
 def _outside(file: Path, program: Program, calls: Calls, options: BenchOptions) -> MemoryOutside:

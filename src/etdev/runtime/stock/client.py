@@ -93,6 +93,14 @@ class StockRuntime(ChildRuntime):
             self._orders = {plan.name: input_orders(plan) for plan in _read(self._file).execution_plan}
             return methods
 
+    def set_threads(self, count: int | None) -> int:
+        """Set the number of threads of the runtime's pool, unless it is None; return the number.
+
+        Kernels and XNNPACK use these threads. Call this method before :meth:`load`.
+        """
+        with self._lock:
+            return int(self._ask({"ask": "threads", "count": count})[0]["threads"])
+
     def call(self, method: str, inputs: Sequence[Any], *, fresh: bool = False, repeat: int = 1) -> tuple[Any, ...]:
         """Call a method and return its outputs: tensors and plain values.
 

@@ -86,6 +86,12 @@ class Worker:
             if hasattr(value, "data_ptr") and not meta.input_tensor_meta(position).is_memory_planned()
         ]
 
+    def threads(self, header: dict[str, Any]) -> dict[str, Any]:
+        """Set the number of threads of the runtime's pool to ``count``, unless it is None; return the number."""
+        if header["count"] is not None:
+            self._library._unsafe_reset_threadpool(header["count"])
+        return {"threads": self._library._threadpool_get_thread_count()}
+
     def _open(self) -> list[str]:
         """Open the file again, which resets all state. Return the names of its methods."""
         self._methods.clear()
