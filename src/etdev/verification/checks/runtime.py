@@ -69,14 +69,14 @@ def compare_with_model(check: str, built: BuiltTarget, runtime: Runtime, note: s
     except ProgramFailureError as error:
         findings.broken.append(built.broken(f"the {check} failed: {error}"))
     problems, outputs = (*findings.broken, *findings.missed), tuple(findings.outputs)
-    more["warnings"] = tuple(
+    warnings = tuple(
         Failure(message=item.text, where=built.project.where(*item.key), hint=item.hint) for item in findings.untried
     )
     if not problems:
-        return passed(check, _summary(built, findings) + note, outputs=outputs, **more)
+        return passed(check, _summary(built, findings) + note, outputs=outputs, warnings=warnings, **more)
     remedy = built.remedy(built.project.where(*problems[0].key), problems[0].hint)
     texts = [problem.text for problem in problems]
-    return failed(check, texts, gate=not findings.broken, outputs=outputs, warnings=more["warnings"], **remedy)
+    return failed(check, texts, gate=not findings.broken, outputs=outputs, warnings=warnings, **remedy)
 
 
 def _load(built: BuiltTarget, runtime: Runtime, check: str) -> str | None:
