@@ -295,6 +295,35 @@ def test_calibration_data_with_one_value_only_gets_a_note(project: Callable[...,
     assert dry_run(project(CONFIG, model=_model("return x"), data=data), BuildOptions()).notes == ()
 
 
+def test_a_maximum_at_which_the_model_fails_gets_a_note(project: Callable[..., Project]) -> None:
+    """Fake tensors do not find an index that is out of range."""
+    model = """
+        import torch
+        from torch import nn
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.positions = nn.Embedding(16, 4)
+
+            def forward(self, x):
+                return x + self.positions(torch.arange(x.shape[0]))
+    """
+    config = """
+        version = 1
+        [model]
+        entry = "model:Net"
+        [methods.forward]
+        inputs = [{ name = "x", dtype = "float32", shape = ["n", 4] }]
+        dims.n = { max = MAX }
+        [targets.cpu]
+    """
+    (note,) = dry_run(project(config.replace("MAX", "17"), model=model), BuildOptions()).notes
+    assert note.startswith("warning: etdev.toml:")
+    assert "method 'forward' fails at its largest sizes (n = 17), on random inputs: IndexError: index out of " in note
+    assert not dry_run(project(config.replace("MAX", "16"), model=model), BuildOptions()).notes
+
+
 def test_a_missing_module(project: Callable[..., Project], tmp_path: Path) -> None:
     made = project(CONFIG, data=DATA)
     message = f"there is no module 'model', neither in {tmp_path} nor among the installed packages"

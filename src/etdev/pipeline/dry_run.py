@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from etdev.errors import VerifyError
+from etdev.errors import VerifyError, describe_exception
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.options import BuildOptions, choose_targets
 from etdev.pipeline.project.quiet import quiet_libraries
@@ -64,6 +65,8 @@ def describe_calls(method: CheckedMethod) -> str:
 def dry_run(project: Project, options: BuildOptions) -> DryRun:
     """Load the model, call each method with several sizes and on its first sample, and check all other samples.
 
+    Each method is also called on random inputs of its largest sizes; a note states if this call fails.
+
     A dry run raises the same errors as a build, but takes less time. It does not run ``torch.export`` or any later
     stage. Errors of these stages are not found.
     """
@@ -77,6 +80,8 @@ def dry_run(project: Project, options: BuildOptions) -> DryRun:
             _check_method(project, user, loaded, signature) for signature in signatures(project, loaded).values()
         )
         notes = dict.fromkeys(loaded.notes)
+        for signature in signatures(project, loaded).values():
+            notes |= dict.fromkeys(_note_on_largest(project, user, loaded, signature))
         for name in names:
             notes |= dict.fromkeys(_check_calibration(project, user, name, signatures(project, loaded)))
             _check_metric(project, user, name)
@@ -134,6 +139,26 @@ def _call(project: Project, user: UserCode, loaded: LoadedModel, signature: Sign
         if remedy is None or not isinstance(cause, Exception):
             raise
         raise unfit_input(cause, project, user, signature, remedy) from cause
+
+
+def _note_on_largest(project: Project, user: UserCode, loaded: LoadedModel, signature: Signature) -> Iterator[str]:
+    """Yield a note if the method fails at its largest sizes, which fake tensors do not always find.
+
+    It is not an error, because the values of random inputs may be the reason.
+    """
+    if not signature.dims:
+        return
+    largest = signature.largest()
+    model = unexported_model(project, loaded, {})
+    try:
+        compute(project, user, model, signature.method, make_inputs(signature, largest))
+    except VerifyError as error:
+        sizes = ", ".join(f"{name} = {size}" for name, size in largest.items())
+        yield (
+            f"warning: {project.where('methods', signature.method, 'dims')}: method {signature.method!r} fails at its "
+            f"largest sizes ({sizes}), on random inputs: {describe_exception(error.__cause__ or error)}; narrow the "
+            "range of the dims, unless the values of random inputs are the reason"
+        )
 
 
 def _described(tensor: torch.Tensor) -> str:
