@@ -35,6 +35,13 @@ CASES = {
         MINIMAL + "atol = 0.1\n",
         "etdev.toml:7:1: unknown key `targets.cpu.atol`\n  help: `atol` is a key of `targets.cpu.verify`\n",
     ),
+    "key of another scheme": (
+        MINIMAL + '[quantize.int4]\nscheme = "8da4w"\ncalibration = "data:samples"\n',
+        (
+            "etdev.toml:9:1: unknown key `quantize.int4.calibration`\n"
+            "  help: the keys are: scheme, group_size, embedding_bits, keep_float\n"
+        ),
+    ),
     "constants in a bank": (
         MINIMAL + 'memory.banks = [{ name = "sram", id = 1, size = "1MiB" }]\nmemory.pin.constants = "sram"\n',
         (

@@ -227,7 +227,7 @@ def test_in_4_bits_the_runner_generates_what_the_quantized_model_generates(
     settings = open_project(folder / "etdev.toml", environ={}).config.quantize["int4"]
     assert isinstance(settings, Int8DynamicInt4Weight)
     data: Any = modules["data"]
-    quantized = quantize_module(modules["model"].make(128), settings, "")
+    quantized = quantize_module(modules["model"].make(128), settings, lambda *_: "")
     wanted = [text(data, greedy(quantized, prompt, data.STEPS)) for prompt, _ in data.generated()]
     assert runner_generates(folder, result.path("int4"), data.PROMPTS) == wanted
 

@@ -221,7 +221,8 @@ def _unknown_hint(item: _Found, root: TableOf, prefix: KeyPath) -> str:
         return known
     if meant := _meant(item):
         return f"did you mean `{meant}`{', which is set already' if meant in item.table else ''}?"
-    if home := _home(name, item.path, root):
+    home = _home(name, item.path, root)
+    if home and home != item.path[:-1]:  # Otherwise it is a key of another kind of this table.
         return f"`{name}` is a key of `{format_key((*prefix, *home))}`"
     return f"the keys are: {', '.join(valid)}" if valid else "this table has no keys"
 

@@ -139,6 +139,7 @@ def test_sizes_that_were_not_tried() -> None:
         lines = render_result(result, detail, io.StringIO()).splitlines()
         at = lines.index("  warning    the largest sizes were not tried")
         assert [line.strip() for line in lines[at + 1 : at + 3]] == ["at etdev.toml:4:1: dims", "help: narrow them"]
+        assert lines[-1] == "p: 1 target, 1 good in the replay with 1 warning"
     (finding,) = of_result(result)
     assert (finding.rule, finding.level, finding.hint) == ("not-tried", "warning", "narrow them")
     assert finding.message == "target 'gpu': the largest sizes were not tried"

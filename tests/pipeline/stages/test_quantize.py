@@ -359,7 +359,8 @@ def test_models_that_a_scheme_does_not_fit(
     project: Callable[..., Project], scheme: str, layer: str, message: str, hint: str
 ) -> None:
     made = project(_config(scheme), model=CONV.replace("LAYER", layer), data=DATA)
-    check_failure(lambda: quantize(made), Failure(QuantizeError, TABLE, message, hint))
+    where = "etdev.toml:9:14 (quantize.small.group_size)" if "group_size" in scheme else TABLE
+    check_failure(lambda: quantize(made), Failure(QuantizeError, where, message, hint))
 
 
 def test_the_output_projection_of_attention_stays_float(project: Callable[..., Project]) -> None:

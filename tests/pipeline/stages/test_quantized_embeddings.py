@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 import etdev
-from etdev.errors import QuantizeError
+from etdev.errors import ExportError, QuantizeError
 from etdev.pipeline.project import Project
 from support.stages import Failure, check_failure, quantize
 
@@ -30,7 +30,7 @@ SETTINGS
 quantize = "small"
 partitioners = [{ backend = "xnnpack" }]
 """
-TABLE, KEY = "etdev.toml:8:1 (quantize.small)", "etdev.toml:10:18 (quantize.small.embedding_bits)"
+KEY = "etdev.toml:10:18 (quantize.small.embedding_bits)"
 MODEL = """
     import torch
     from torch import nn
@@ -130,7 +130,7 @@ def test_a_built_program_has_small_embeddings(project: Callable[..., Project]) -
         pytest.param(
             "embedding_bits = 4\ngroup_size = 128",
             EMBEDDING,
-            TABLE,
+            "etdev.toml:11:14 (quantize.small.group_size)",
             "group_size 128 does not divide the width of head (64), other_path (64), words (64)",
             "set `group_size` to 32 or 64, or name 'head', 'other_path', 'words' in `keep_float`",
             id="width",
@@ -138,7 +138,7 @@ def test_a_built_program_has_small_embeddings(project: Callable[..., Project]) -
         pytest.param(
             "group_size = 32",
             "nn.Embedding(50, 64); self.odd = nn.Linear(65, 1)",
-            TABLE,
+            "etdev.toml:10:14 (quantize.small.group_size)",
             "group_size 32 does not divide the width of odd (65)",
             "name 'odd' in `keep_float`, because no multiple of 32 divides all widths",
             id="odd",
@@ -195,3 +195,13 @@ def test_an_embedding_may_stay_in_float(project: Callable[..., Project], bits: i
     module = quantize(made(project, f'embedding_bits = {bits}\nkeep_float = ["positions"]', second)).eager["forward"]
     kinds = {name: type(part).__name__ for name, part in module.named_children()}  # type: ignore[attr-defined]
     assert kinds == {"words": "QuantizedEmbedding", "head": "Linear", "positions": "Embedding"}
+
+
+def test_a_model_that_reads_the_weight_itself(project: Callable[..., Project]) -> None:
+    """With 8 bits, the model computed with the integers."""
+    reading = MODEL.replace("EMBEDDING", EMBEDDING).replace(
+        "self.head(self.other_path(tokens))", "self.other_path(tokens) @ self.words.weight.float().T"
+    )
+    made = project(CONFIG.replace("SETTINGS", "embedding_bits = 8"), model=reading)
+    with pytest.raises(ExportError, match="reads the `weight` of an embedding that `embedding_bits` quantizes: name"):
+        quantize(made)

@@ -44,6 +44,8 @@ def target_verdict(target: TargetResult) -> str:
     ran = [check.name for check in target.checks if check.status == "passed"]
     places = {"runtime": "good", "replay": "good in the replay", "native": "good in the C++ runtime"}
     built = next((verdict for name, verdict in places.items() if name in ran), "built but not run")
+    if target.warnings:
+        built += f" with {count(len(target.warnings), 'warning')}"
     if unjudged := check_names(unjudged_checks(target.checks)):
         built += f" except for a limit that was not compared ({unjudged})"
     return {"built": built, "gate failed": f"missed a gate ({failed})", "rejected": f"rejected ({failed})"}[

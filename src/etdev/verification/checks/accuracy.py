@@ -23,6 +23,7 @@ from etdev.pipeline.stages.eager import Session
 from etdev.pipeline.stages.inputs import Call, check_sample
 from etdev.program import Program
 from etdev.runtime.stock import ProgramFailureError
+from etdev.verification.advice import more_accurate
 from etdev.verification.answers import failed, not_run, passed
 from etdev.verification.check import Check, Need
 from etdev.verification.jobs import Jobs, jobs_for
@@ -30,10 +31,6 @@ from etdev.verification.subject import BuiltTarget, Subject
 from etdev.verification.tosa.own_ops import own_ops_executors
 
 _FLOAT_HINT = "check the metric's data and the model's weights; the check `runtime` shows whether the program is wrong"
-_QUANTIZED_HINT = (
-    "check a target without `quantize`: if it meets the limit, calibrate on more data, or on data that is more "
-    "similar to the metric's data"
-)
 
 
 @dataclass
@@ -225,7 +222,10 @@ def _judge(built: BuiltTarget, gate: Accuracy, value: float, base: float | None,
     if not missed:
         return passed("accuracy", f"{gate.fn} = {value:.6g} ({wanted}){note}", value=_json(value))
     problem = f"{gate.fn} returned {value:.6g}, but the config requires {wanted}"
-    hint = _QUANTIZED_HINT if built.reference.scheme is not None else _FLOAT_HINT
+    name = built.project.config.targets[built.target].quantize
+    hint = _FLOAT_HINT if name is None else more_accurate(built.project.config.quantize[name])
+    if name is not None and base is None:
+        hint = f"check a target without `quantize`: if it meets the limit, {hint}"
     remedy = built.remedy(built.place("verify", "accuracy", missed[0]), hint)
     return failed("accuracy", (problem,), gate=True, summary=problem + note, value=_json(value), **remedy)
 

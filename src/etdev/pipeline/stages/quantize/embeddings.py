@@ -7,13 +7,14 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from etdev.errors import QuantizeError
+
 
 class QuantizedEmbedding(nn.Module):
     """An embedding whose weight (rows, width) is integers of 4 or 8 bits; one scale for each group in a row.
 
     In ``integers``, two integers of 4 bits share a byte, as the op ``embedding_4bit`` expects them. Scales are float32,
-    because the kernel of executorch 1.5.1 misreads other ones. There is no ``weight``, which a model could use for
-    something else.
+    because the kernel of executorch 1.5.1 misreads other ones.
     """
 
     integers: Tensor
@@ -34,6 +35,14 @@ class QuantizedEmbedding(nn.Module):
             integers = quantize_affine(floats, groups, scales, zeros, torch.int8, *limits)
         self.register_buffer("integers", _packed(integers) if bits == 4 else integers)
         self.register_buffer("scales", scales)
+
+    @property
+    def weight(self) -> Tensor:
+        """Raise an error, because a model that reads the float weight would compute with integers."""
+        raise QuantizeError(
+            "the model reads the `weight` of an embedding that `embedding_bits` quantizes: name the embedding in "
+            "`keep_float`, or use an output layer of class `torch.nn.Linear`"
+        )
 
     def forward(self, indices: Tensor) -> Tensor:
         """Return the vectors (..., width) of the quantized weight's dtype, for integer indices (...)."""

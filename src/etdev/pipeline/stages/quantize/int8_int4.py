@@ -58,7 +58,7 @@ def quantize_module(
     embeddings = _embeddings(paths, kept, place) if settings.embedding_bits is not None else set()
     widths = {name: paths[name].in_features for name in linears}
     widths |= {name: paths[name].embedding_dim for name in embeddings}
-    _check_widths(widths, settings.group_size, where)
+    _check_widths(widths, settings.group_size, place("group_size"))
     try:
         quantized = copy.deepcopy(module)
         if settings.embedding_bits is not None:
