@@ -324,7 +324,7 @@ def test_a_compilers_output_may_be_no_text() -> None:
 def test_a_damaged_host_is_compiled_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], object]
 ) -> None:
-    """Each run of it would end with a signal, until somebody removed it from the cache."""
+    """Each run of it would end with a signal, until a user removed it from the cache."""
 
     def compiled(_: object, build: Path) -> None:
         (build / "etdev-native-host").write_bytes(b"an executable")
