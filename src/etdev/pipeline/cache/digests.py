@@ -71,7 +71,9 @@ class Digests:
         if self._place is not None:
             with suppress(OSError):
                 self._place.parent.mkdir(parents=True, exist_ok=True)
-                self._database = self._opened(self._place) or self._opened(self._place)
+                self._open(self._place)
+                if self._database is None:  # A damaged database was removed.
+                    self._open(self._place)
         return self
 
     def __exit__(
@@ -90,17 +92,13 @@ class Digests:
             self._database.close()
         self._database, self._new = None, set()
 
-    def _opened(self, place: Path) -> sqlite3.Connection | None:
-        """Open the database with its table. Return None if it cannot be opened, or was damaged and is removed."""
-        database = None
+    def _open(self, place: Path) -> None:
+        """Open the database with its table. A damaged one is removed instead."""
         try:
-            database = sqlite3.connect(place, timeout=_WAIT_SECONDS)
-            database.execute(_TABLE)
+            self._database = sqlite3.connect(place, timeout=_WAIT_SECONDS)
+            self._database.execute(_TABLE)
         except _FAILURES as failure:
-            self._database = database
             self._remove_if_damaged(failure)
-            return self._database
-        return database
 
     def _remove_if_damaged(self, failure: Exception) -> None:
         """Close and remove a damaged database. Another process may still use it; checksums protect its rows."""

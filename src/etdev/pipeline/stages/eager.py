@@ -55,20 +55,17 @@ class Session:
         if found is not None:
             return found.outputs
         waiting, self._waiting = self._waiting, []
-        outputs = [self._computed(*item) for item in waiting][-1]
+        outputs = [self.compute_once(*item) for item in waiting][-1]
         # `compute` may look up the first call too. It needs the names of the written buffers.
         known.add(key, outputs, self._states.get(state, {}))
         return outputs
-
-    def compute_once(self, call: Call, at: str, where: str) -> list[Any]:
-        """Return the outputs as :meth:`compute` does, but do not keep them. A session must use only one of the two."""
-        return self._computed(call, at, where)
 
     def _state_of(self, method: str) -> str:
         """Return the name of the state on which a method works."""
         return "" if self._shared else method
 
-    def _computed(self, call: Call, at: str, where: str) -> list[Any]:
+    def compute_once(self, call: Call, at: str, where: str) -> list[Any]:
+        """Return the outputs as :meth:`compute` does, but do not keep them for later calls of :meth:`compute`."""
         what = f"method {call.method!r} failed in eager PyTorch: {at}"
         function = self._model.eager[call.method]
         with translated(self._user, VerifyError, what, where=where):
