@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,16 @@ import pytest
 from cli.running import SIMULATED, Run
 from etdev.cli import app
 from etdev.cli.bench import render
+from etdev.errors import MissingRequirementError
 from etdev.execution import bench as bench_module
+from etdev.execution.comparison import measure_in_turn
+from etdev.execution.runtimes import open_replay
 from etdev.execution.timing import Thoroughness, summarize
 from etdev.pipeline.project import machine
 from etdev.program import read, write
+from etdev.runtime.device_map import NO_MAP
 from etdev.runtime.stock import StockRuntime
+from etdev.units import format_size
 from program.hand import tensor
 from support.files import chain, method, program, sin
 from support.native import native_host
@@ -99,7 +105,7 @@ def test_the_text(bench: Bench) -> None:
     assert "of 6 calls, after 1 call to warm up" in shown[4]
     assert shown[5].startswith("  workers    1  ")
     assert "workers are threads" in shown[6]
-    assert shown[7] == "  memory     planned cpu 32 B"
+    assert shown[7] == f"  memory     file {format_size(Path('chain.pte').stat().st_size)}, planned cpu 32 B"
     assert f"Python {machine.describe_machine().versions['python']}, torch " in out
     assert "the interpreter checks each step" in out
     assert "with fewer than 100 calls, p99 is the slowest call" in out
@@ -207,6 +213,7 @@ def test_percentiles_are_times_that_were_measured(times: Sequence[float], wanted
         (("--input", "0=x.npy"), "--random: `--random` and `--input` cannot be used together", "remove one of them"),
         (("--calls", "0"), "'--calls'", "greater than or equal to 1"),
         (("--threads", "0"), "'--threads'", "greater than or equal to 1"),
+        (("--against-data", "x.ptd"), "--against-data: there is no other program", "add `--against FILE`"),
         (("--threads", "2"), "--threads: only the stock runtime has a number of threads", "omit --threads"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
@@ -230,6 +237,85 @@ def test_a_program_that_fails(bench: Bench) -> None:
     code, _, err = bench("broken.pte", "--random", *QUICK)
     assert code == 4
     assert "broken.pte: the program failed: " in err
+
+
+def test_two_programs(bench: Bench) -> None:
+    """Each has the same number of calls. Memory of the process is unknown, because both run in it."""
+    write(chain(3), "three.pte")
+    arguments = ("chain.pte", "--random", *QUICK[:-2], "--against", "three.pte")
+    found = figures(bench(*arguments, "--output", "json", "--quiet"))
+    other = found["against"]
+    assert (other["file"], other["latency"]["calls"], found["latency"]["calls"]) == ("three.pte", 6, 6)
+    ratio = other["ratio"]
+    assert 0 < ratio["low"] <= ratio["median"] <= ratio["high"]
+    assert (ratio["rounds"], ratio["calls_per_round"], found["throughput"]) == (6, 1, [])
+    assert (found["memory"]["file"], other["memory"]["file"]) == (
+        Path("chain.pte").stat().st_size,
+        Path("three.pte").stat().st_size,
+    )
+    assert [part["memory"]["resident_peak"] for part in (found, other)] == [None, None]
+
+    out = bench(*arguments, "--workers", "1")[1]
+    assert "of 6 calls, after 1 call to warm up; in turn with the other program" in out
+    assert "  against    three.pte\n" in out
+    assert re.search(r"chain\.pte takes \d+\.\d\d times as long \(middle half of 6 rounds: [\d.]+ to [\d.]+\)", out)
+    assert "  workers    1  " in out
+
+
+def test_the_other_program_fails(bench: Bench) -> None:
+    write(program(method([tensor(4, at=0), tensor(3, at=16)], [sin(0, 1)])), "broken.pte")
+    code, _, err = bench("chain.pte", "--random", *QUICK, "--against", "broken.pte")
+    assert code == 4
+    assert "broken.pte: the program failed: " in err
+
+
+def test_the_other_program_takes_other_inputs(bench: Bench) -> None:
+    np.save("one.npy", np.ones(4, dtype=np.float32))
+    write(program(method([tensor(5, at=0), tensor(5, at=32)], [sin(0, 1)])), "five.pte")
+    code, _, err = bench("chain.pte", "--input", "one.npy", *QUICK, "--against", "five.pte")
+    assert code == 2
+    assert "float32 [5]" in err
+
+
+def test_the_other_program_cannot_run_in_this_runtime(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def chosen(read: object, spec: bench_module.BenchOptions, **_: object) -> AbstractContextManager[Any]:
+        if spec.runtime is not None:
+            raise MissingRequirementError("the wheel's runtime has no kernel for x::y")
+        return nullcontext(("stock", None, open_replay(NO_MAP)))
+
+    monkeypatch.setattr(bench_module, "chosen_runtime", chosen)
+    code, _, err = bench("chain.pte", "--random", *QUICK, "--against", "counter.pte")
+    assert code == 3
+    assert "--against: counter.pte: the wheel's runtime has no kernel for x::y" in err
+    assert "use `--runtime replay`" in err
+
+
+@pytest.mark.parametrize(("calls", "seconds"), [(7, 0.0), (25, 0.0), (4, 0.02)])
+def test_programs_alternate(calls: int, seconds: float) -> None:
+    """Each round has the same calls of both; the first of a round is the second of the next."""
+    made: list[tuple[str, int]] = []
+
+    def timed(name: str, each: float) -> Callable[[tuple[Any, ...]], tuple[float, float]]:
+        def call(sample: tuple[Any, ...]) -> tuple[float, float]:
+            made.append((name, sample[0]))
+            return each, 0.001
+
+        return call
+
+    samples = [(0,), (1,), (2,)]
+    found = measure_in_turn(
+        (timed("a", 0.02), timed("b", 0.01)), (samples, samples), Thoroughness(warmup=2, calls=calls, seconds=seconds)
+    )
+    assert made[:4] == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+    size, rounds = found.ratio.calls_per_round, found.ratio.rounds
+    rest = made[4:]
+    assert [name for name, _ in rest[: 4 * size]] == ["a"] * size + ["b"] * 2 * size + ["a"] * size
+    for name in "ab":
+        assert [index for each, index in rest if each == name] == [at % 3 for at in range(size * rounds)]
+    assert size * rounds >= calls
+    assert (found.ratio.median, found.ratio.low, found.ratio.high) == pytest.approx((2, 2, 2))
+    assert [each.p50 for each in found.latencies] == [0.02, 0.01]
+    assert found.ways == (0.001, 0.001)
 
 
 @pytest.mark.nightly

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
@@ -22,11 +23,19 @@ from etdev.cli.calls import (
     TransportOption,
     check_runtime,
     check_transport,
+    find_program,
     is_worker_count,
     named_program,
     native_libraries,
 )
-from etdev.cli.common import ConfigOption, DataOption, DeviceMapOption, OutputOption, QuietOption
+from etdev.cli.common import (
+    ConfigOption,
+    DataOption,
+    DeviceMapOption,
+    OutputOption,
+    QuietOption,
+    complete_target,
+)
 from etdev.cli.rendering.output import TEXT, note, paint, parse_outputs
 from etdev.cli.rendering.text import columns, count, line, lines, printable
 from etdev.config.limits import MOST_WORKERS
@@ -34,9 +43,11 @@ from etdev.errors import UsageError
 from etdev.units import format_duration, format_size
 
 if TYPE_CHECKING:
-    from etdev.execution.bench import BenchResult
+    from etdev.execution.bench import Against, AgainstResult, BenchResult, MemoryResult
+    from etdev.execution.run_results import RuntimeName
     from etdev.execution.throughput import ThroughputResult
     from etdev.pipeline.project.machine import Machine
+    from etdev.pipeline.results.result import LatencyResult
 
 _LONGEST = 86_400
 _MOST_THREADS = 1_024
@@ -94,20 +105,38 @@ def bench(
             show_default=False,
         ),
     ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|TARGET",
+            help="Another .pte or built target to compare the latency with. The calls of both programs alternate. "
+            "Workers are measured only with --workers.",
+            autocompletion=complete_target,
+            show_default=False,
+        ),
+    ] = None,
+    against_data: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="A data file of the program of --against. Repeatable.", show_default=False),
+    ] = None,
     config: ConfigOption = None,
     output: OutputOption = None,
     quiet: QuietOption = False,
 ) -> int:
     """Measure a method of a .pte on this machine: latency, throughput of workers, memory.
 
-    Figures that cannot be measured are marked as unknown. Without --input or --random, a target is called with the
-    samples in the config, so code of the project runs. Formats of --output: text, json.
+    With --against, compare two programs. Figures that cannot be measured are marked as unknown. Without --input or
+    --random, a target is called with the samples in the config, so code of the project runs. Formats of --output: text,
+    json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
     found = named_program(program, target, config, data)
     outputs.refuse(found.file, *found.data)
     chosen = check_runtime(runtime)
-    counts = _workers(workers)
+    other = _against(against, against_data, config, chosen)
+    if other is not None:
+        outputs.refuse(other.file, *other.data)
+    counts = () if workers is None and other is not None else _workers(workers)
     time = _seconds(seconds)
     from etdev.cli.rendering.build_progress import shown_progress
     from etdev.execution.bench import BenchOptions, bench_file
@@ -135,12 +164,28 @@ def bench(
                 workers=counts,
                 transport=check_transport(transport),
                 threads=threads,
+                against=other,
                 progress=progress,
                 notify=lambda text: note(text, quiet=quiet),
             ),
         )
     outputs.write({TEXT: lambda: render(result), "json": lambda: result.model_dump_json(indent=2)})
     return 0
+
+
+def _against(
+    name: str | None, data: Sequence[Path] | None, config: Path | None, runtime: RuntimeName | None
+) -> Against | None:
+    """Return the program of ``--against``; None without this option."""
+    if name is None:
+        if data:
+            raise UsageError("there is no other program", where="--against-data", hint="add `--against FILE`")
+        return None
+    from etdev.execution.bench import Against
+
+    found = find_program(name, config, data)
+    libraries = native_libraries(None, runtime, found.project)
+    return Against(found.file, found.data, libraries, found.project)
 
 
 def _seconds(given: float | None) -> float | None:
@@ -180,17 +225,14 @@ def render(result: BenchResult, stream: TextIO | None = None) -> str:
         blocks.append(line("why", printable(result.reason)))
     if result.inputs is not None:
         blocks.append(line("inputs", printable(result.inputs)))
-    latency = result.latency
     blocks += lines(
         "latency",
         [
-            ", ".join(
-                f"{name} {format_duration(getattr(latency, name))}"
-                for name in ("min", "p50", "p95", "p99", "max", "mean")
-            ),
+            _percentiles(result.latency),
             (
-                f"of {count(latency.calls, 'call')}, after {count(result.warmup, 'call')} to warm up; "
-                f"one after the other{_on_threads(result.threads)}"
+                f"of {count(result.latency.calls, 'call')}, after {count(result.warmup, 'call')} to warm up; "
+                f"{'one after the other' if result.against is None else 'in turn with the other program'}"
+                f"{_on_threads(result.threads)}"
             ),
         ],
     )
@@ -198,11 +240,29 @@ def render(result: BenchResult, stream: TextIO | None = None) -> str:
         blocks.append(
             line("", f"not included: {format_duration(result.way)} to the runtime's process and back (median)")
         )
-    blocks += lines("workers", [*columns([_worker(found) for found in result.throughput]), _what(result)])
-    blocks += lines("memory", _memory(result))
+    if result.throughput:
+        blocks += lines("workers", [*columns([_worker(found) for found in result.throughput]), _what(result)])
+    blocks += lines("memory", _memory(result.memory, result.runtime))
+    if result.against is not None:
+        blocks += lines("against", _other(result.against, result))
     blocks += lines("machine", _machine(result.machine))
     blocks += lines("note", [printable(note) for note in result.notes])
     return "\n".join(blocks)
+
+
+def _percentiles(latency: LatencyResult) -> str:
+    names = ("min", "p50", "p95", "p99", "max", "mean")
+    return ", ".join(f"{name} {format_duration(getattr(latency, name))}" for name in names)
+
+
+def _other(other: AgainstResult, result: BenchResult) -> Iterator[str]:
+    yield printable(other.file) + ("" if other.inputs == result.inputs else f", {printable(other.inputs or 'inputs')}")
+    yield _percentiles(other.latency)
+    yield from _memory(other.memory, result.runtime)
+    ratio = other.ratio
+    rounds = f"middle half of {count(ratio.rounds, 'round')}: {ratio.low:.2f} to {ratio.high:.2f}"
+    doubt = "; no clear difference" if ratio.low <= 1 <= ratio.high else ""
+    yield f"{printable(result.file)} takes {ratio.median:.2f} times as long ({rounds}){doubt}"
 
 
 def _on_threads(threads: int | None) -> str:
@@ -224,16 +284,16 @@ def _what(result: BenchResult) -> str:
     return f"workers are {kind}; each uses one core"
 
 
-def _memory(result: BenchResult) -> Iterator[str]:
-    planned = ", ".join(f"{printable(device)} {format_size(size)}" for device, size in result.memory.planned.items())
-    yield f"planned {planned}"
-    outside = result.memory.outside
+def _memory(memory: MemoryResult, runtime: RuntimeName) -> Iterator[str]:
+    planned = ", ".join(f"{printable(device)} {format_size(size)}" for device, size in memory.planned.items())
+    yield f"file {format_size(memory.file)}, planned {planned}"
+    outside = memory.outside
     if outside is not None:
         heap = "not counted here" if outside.heap is None else format_size(outside.heap)
         pools = f"method pool {format_size(outside.method_pool)}, temporary pool {format_size(outside.temporary_pool)}"
         yield f"{pools}, heap {heap}"
-    before, peak = result.memory.resident_before, result.memory.resident_peak
-    whose = "the runtime's process" if result.runtime != "replay" else "etdev's own process"
+    before, peak = memory.resident_before, memory.resident_peak
+    whose = "the runtime's process" if runtime != "replay" else "etdev's own process"
     if before is None or peak is None:
         yield f"resident: unknown for {whose}"
     else:

@@ -38,15 +38,22 @@ def measure_latency(
     """
     for sample in islice(cycle(samples), thoroughness.warmup):
         runtime.call(method, sample)
-    times: list[float] = []
-    ways: list[float] = []
-    for sample in enough(samples, thoroughness):
-        began = time.perf_counter()
-        runtime.call(method, sample)
-        whole = time.perf_counter() - began
-        times.append(runtime.seconds if isinstance(runtime, StockRuntime | NativeRuntime) else whole)
-        ways.append(whole - times[-1])
-    return summarize(times), median(ways) if isinstance(runtime, StockRuntime | NativeRuntime) else None
+    times, ways = zip(*(timed_call(runtime, method, sample) for sample in enough(samples, thoroughness)), strict=True)
+    return summarize(times), median(ways) if is_separate(runtime) else None
+
+
+def is_separate(runtime: Runtime) -> bool:
+    """Return True if the runtime runs in a process of its own, so that inputs and outputs are transferred."""
+    return isinstance(runtime, StockRuntime | NativeRuntime)
+
+
+def timed_call(runtime: Runtime, method: str, sample: tuple[Any, ...]) -> tuple[float, float]:
+    """Call a method. Return the seconds of the call, and the seconds of the transfer of inputs and outputs."""
+    began = time.perf_counter()
+    runtime.call(method, sample)
+    whole = time.perf_counter() - began
+    seconds = runtime.seconds if isinstance(runtime, StockRuntime | NativeRuntime) else whole
+    return seconds, whole - seconds
 
 
 def summarize(times: Sequence[float]) -> LatencyResult:
