@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -152,6 +153,20 @@ def test_without_a_compiler_the_reason_and_the_remedy_are_named(judge: Judge, mo
     assert checks["native"].hint == "apt install g++"
     assert checks["budget"].status == "not run"
     assert "budget.ram: no C++ compiler was found; apt install g++" in checks["budget"].summary
+    assert "; known: at least " in checks["budget"].summary
+    assert "objects of the runtime" in checks["budget"].summary
+
+
+@pytest.mark.integration
+def test_parts_that_are_known_without_a_run_can_exceed_the_limit(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as planned memory, on a machine that cannot measure the rest."""
+    monkeypatch.delenv("ETDEV_NATIVE_HOST", raising=False)
+    missing = Missing("no C++ compiler was found", "apt install g++")
+    monkeypatch.setattr("etdev.runtime.native.executable.find_toolchain", lambda: missing)
+    found = judge(chain(3), "targets.gpu.budget.ram=63")["budget"]
+    assert (found.status, found.gate) == ("failed", True)
+    assert re.match(r"ram: at least [\d,]+ bytes, [\d,]+ more than budget.ram \(63\); ", found.problems[0])
+    assert "planned memory 64 bytes" in found.problems[0]
 
 
 @pytest.mark.integration

@@ -86,7 +86,8 @@ class Budget(Table):
         None,
         description="Largest RAM of the target on the host: planned memory, the pools of ExecuTorch's method and "
         "temporary allocators, and the heap of delegates and kernels, with all methods loaded. It is measured in "
-        "ExecuTorch's C++ runtime on this machine.",
+        "ExecuTorch's C++ runtime on this machine. A program that cannot run there fails only if the parts that are "
+        "known without a run exceed the limit.",
     )
     scratch: ByteSize | None = Field(
         None,

@@ -25,6 +25,7 @@ from etdev.pipeline.results.result import CheckResult
 from etdev.pipeline.results.result_parts import MemoryOutside, ram_parts
 from etdev.pipeline.stages.link.nested import device_memory
 from etdev.program import Program
+from etdev.program.analysis.runtime_objects import runtime_objects
 from etdev.units import format_share, format_size
 from etdev.verification.advice import advise
 from etdev.verification.check import Check, Need
@@ -59,10 +60,11 @@ def check_budget(
         found += limits.of_program(measured.program)
         if budget.ram is not None:
             ram = limits.of_ram(measured.program, outside(), budget.ram)
-            if isinstance(ram, str):
-                unjudged.append(Unjudged(("budget", "ram"), ram))
+            least = limits.of_least_ram(measured.program, budget.ram) if isinstance(ram, str) else ram
+            if isinstance(ram, Limit) or least.missed is not None:
+                found.append(least)
             else:
-                found.append(ram)
+                unjudged.append(Unjudged(("budget", "ram"), f"{ram}; known: {least.seen}"))
         if budget.delegated is not None and measured.methods:
             found.append(limits.of_delegation(measured.program, budget.delegated))
         elif budget.delegated is not None:
@@ -119,6 +121,22 @@ class _Limits:
         if parts is None:
             return "heap memory is counted only with glibc"
         return self._bytes("ram", sum(parts.values()), limit, lambda: Parts(tuple(parts.items())), "ram")
+
+    def of_least_ram(self, program: Program, limit: int) -> Limit:
+        """Return the limit of the RAM for a program that cannot run here, with the parts that are known without a run.
+
+        These are the planned memory, the runtime's objects on a part with 32 bits, and the scratch memory of delegates.
+        """
+        scratch = self._measured.delegate_sizes("scratch")
+        parts = {
+            "planned memory": self._measured.figures(program).memory.get(str(HOST), 0),
+            "objects of the runtime": sum(runtime_objects(plan, 4) for plan in program.execution_plan),
+            "scratch memory": 0 if isinstance(scratch, str) else max(scratch.values(), default=0),
+        }
+        known = Parts(tuple((name, size) for name, size in parts.items() if size))
+        judged = self._bytes("ram", sum(parts.values()), limit, lambda: known, "ram")
+        least = None if judged.missed is None else judged.missed.replace("ram: ", "ram: at least ", 1)
+        return replace(judged, seen=f"at least {sum(parts.values()):,} bytes ({known.largest()})", missed=least)
 
     def of_scratch(self) -> Iterator[Limit | Unjudged]:
         """Compare the largest ``scratch`` and ``fast_scratch`` of the file's delegates with the limits."""
