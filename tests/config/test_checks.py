@@ -107,6 +107,21 @@ INVALID = {
         "8:7",
         "`methods.forward.dims.n.min` is 4, more than `max`, which is 3",
     ),
+    "no multiple": (
+        MINIMAL.replace("[1, 8]", '["n"]') + "[methods.forward.dims.n]\nmax = 15\nmultiple_of = 8\n",
+        "8:7",
+        "`methods.forward.dims.n.max` is 15, which is not a multiple of `multiple_of`, 8",
+    ),
+    "minimum that is no multiple": (
+        MINIMAL.replace("[1, 8]", '["n"]') + "[methods.forward.dims.n]\nmin = 1\nmax = 16\nmultiple_of = 8\n",
+        "8:7",
+        "`methods.forward.dims.n.min` is 1, which is not a multiple of `multiple_of`, 8",
+    ),
+    "multiple of nothing": (
+        MINIMAL.replace("[1, 8]", '["n"]') + "[methods.forward.dims.n]\nmax = 16\nmultiple_of = 0\n",
+        "9:15",
+        "`methods.forward.dims.n.multiple_of` is 0; expected a whole number",
+    ),
     "two inputs of one name": (
         MINIMAL.replace("inputs = [", 'inputs = [\n{ name = "x", dtype = "int8", shape = [1] },\n'),
         "7:10",

@@ -102,7 +102,7 @@ _BOARD = {
 _CLOUD = {"target": "cpu", "uri": "s3://models/boards", "endpoint_url": "https://minio:9000"}
 _METHOD = {
     "inputs": [{"name": "image", "dtype": "float32", "shape": ["batch", 8]}],
-    "dims": {"batch": {"min": 1, "max": 8}},
+    "dims": {"batch": {"min": 2, "max": 8, "multiple_of": 2}},
     "samples": "data:samples",
 }
 _STATIC = {

@@ -343,7 +343,7 @@ DYNAMIC = """
 """
 
 
-def dynamic(folder: Path, forward: str, *sizes: int, target: str = "cpu") -> Prepared:
+def dynamic(folder: Path, forward: str, *sizes: int, target: str = "cpu", config: str = DYNAMIC) -> Prepared:
     model = f"""
         import torch
         from torch import nn
@@ -360,7 +360,7 @@ def dynamic(folder: Path, forward: str, *sizes: int, target: str = "cpu") -> Pre
         def samples():
             return [(torch.ones(n, 8),) for n in {sizes}]
     """
-    return prepare(folder, target, DYNAMIC, model=model, data=data)
+    return prepare(folder, target, config, model=model, data=data)
 
 
 @pytest.mark.nightly
@@ -388,6 +388,16 @@ def test_only_the_sizes_that_the_samples_leave_out(tmp_path: Path, sizes: tuple[
 
     assert check.status == "passed"
     assert check.summary == f"{ran}max abs error 0; equal"
+
+
+@pytest.mark.parametrize("target", ["cpu", "int8"])
+@pytest.mark.sampled(1)
+def test_a_range_of_multiples(tmp_path: Path, target: str) -> None:
+    """The program computes the halves of an even number of rows. The smallest number is two."""
+    config = DYNAMIC.replace("max = 16", "max = 16, multiple_of = 2")
+    check = dynamic(tmp_path, "return self.layer(x[::2] + x[1::2])", 6, target=target, config=config).judge()["runtime"]
+    assert check.status == "passed", check.problems
+    assert check.summary.startswith("1 sample and the smallest and largest sizes, ")
 
 
 def test_made_inputs_that_the_model_refuses_are_left_out(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from etdev.config.budget import Baseline, Budget
 from etdev.config.check_names import CheckName
@@ -112,8 +112,29 @@ class Input(Table):
 class Dim(Table):
     """The range of a dynamic dimension."""
 
-    min: Size = Field(1, description="Minimum size.")
+    min: Size = Field(1, description="Minimum size. If only `multiple_of` is set, it is the minimum.")
     max: Size = Field(description="Maximum size. Required, because memory is planned for it.")
+    multiple_of: Size = Field(
+        1,
+        description="All sizes are multiples of this number, as a model needs that halves images and joins the results "
+        "with what it had. `min` and `max` must be multiples, too.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _start_at_multiple(cls, given: Any) -> Any:
+        step = given.get("multiple_of") if isinstance(given, dict) else None
+        return {"min": step, **given} if type(step) is int and step > 0 else given
+
+    @property
+    def sizes(self) -> range:
+        """All sizes of the dimension."""
+        return range(self.min, self.max + 1, self.multiple_of)
+
+    def describe(self) -> str:
+        """Return the sizes as text: ``1..32``, or ``32..256 in steps of 8``."""
+        step = "" if self.multiple_of == 1 else f" in steps of {self.multiple_of}"
+        return f"{self.min}..{self.max}{step}"
 
 
 class Method(Table):

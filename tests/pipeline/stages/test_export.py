@@ -82,10 +82,7 @@ DIMENSIONS = {
     "a multiple": (
         "return x.view(-1, 16)",
         "the model does not work the same way for all sizes 1..8 of 'n': it depends on ((4*n) % 16) == 0",
-        (
-            "only multiples of 4 work: declare the dimension that is multiplied (the size is 4 times that "
-            "dimension) and reshape in the model, or fix the size"
-        ),
+        "only multiples of 4 work: set `multiple_of` of 'n' to 4, or fix the size",
     ),
 }
 
@@ -96,6 +93,50 @@ def test_a_model_that_does_not_take_the_whole_range(
     project: Callable[..., Project], body: str, message: str, hint: str
 ) -> None:
     made = project(_config(), model=MODEL.format(body=body))
+    check_failure(lambda: export(made), Failure(ExportError, DIM, message, hint))
+
+
+def test_multiples(project: Callable[..., Project]) -> None:
+    """The program takes only these sizes, and its largest one is that of the config."""
+    config = _config().replace("max = 8", "max = 24, multiple_of = 8")
+    program = export(project(config, model=MODEL.format(body="return x.view(-1, 32)"))).methods["forward"].program
+    assert program.module()(torch.ones(16, 4)).shape == (2, 32)
+    value = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"][-1]
+    number, symbol = value.shape[0].node.expr.as_coeff_Mul()
+    assert (number, int(program.range_constraints[symbol].upper)) == (8, 3)
+
+
+IN_STEPS = "the model does not work the same way for all sizes 2..24 in steps of 2 of 'n'"
+MULTIPLES = {
+    "larger multiples": (
+        "return x.view(-1, 32)",
+        f"{IN_STEPS}: with 4, it does not satisfy ((4*n) % 32) == 0",
+        "only multiples of 8 work: set `multiple_of` of 'n' to 8, or fix the size",
+    ),
+    "a branch": (
+        "return x if x.shape[0] <= 8 else x + 1",
+        f"{IN_STEPS}: with 4, it does not satisfy n > 8",
+        "narrow the range, fix the size, or write the branch with torch.cond",
+    ),
+    "all but one": (
+        "return x if x.shape[0] != 10 else x + 1",
+        f"{IN_STEPS}: with 10, it does not satisfy n != 10",
+        "narrow the range, fix the size, or write the branch with torch.cond",
+    ),
+    "one size": (
+        "return x * len(x.tolist())",
+        "the model works only with 'n' = 24, not with all of 2..24 in steps of 2",
+        "write 24 instead of 'n' in the shapes, or change the model so that the size is not fixed",
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "message", "hint"), MULTIPLES.values(), ids=MULTIPLES)
+def test_a_model_that_does_not_take_all_multiples(
+    project: Callable[..., Project], body: str, message: str, hint: str
+) -> None:
+    """``torch.export`` accepts all of these but the last one, with the code of one size for all sizes."""
+    made = project(_config().replace("max = 8", "max = 24, multiple_of = 2"), model=MODEL.format(body=body))
     check_failure(lambda: export(made), Failure(ExportError, DIM, message, hint))
 
 

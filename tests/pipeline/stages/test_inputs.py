@@ -13,6 +13,7 @@ from etdev.config.models import Dim, Input, Method
 from etdev.errors import LoadError, QuantizeError
 from etdev.pipeline.project.usercode import UserCode
 from etdev.pipeline.stages.inputs import Signature, check_sample, make_inputs, random_samples, read_samples
+from etdev.pipeline.stages.trials import sizes_to_try
 from support.stages import Failure, check_failure
 
 torch = pytest.importorskip("torch", reason="needs the extra `build`")
@@ -114,6 +115,16 @@ def test_exactly_the_sizes_within_the_ranges_fit(n: int, side: int, low: int, hi
     signature = Signature("forward", SIGNATURE.inputs, {"n": Dim(min=low, max=high), "side": Dim(max=16)})
     fits = low <= n <= high and side <= 16
     assert (check_sample((image(n, 3, side, side), mask(n)), signature) is None) == fits
+
+
+@given(n=SIZES, low=st.integers(1, 4), count=st.integers(0, 3), step=SIZES)
+def test_exactly_the_multiples_fit(n: int, low: int, count: int, step: int) -> None:
+    dim = Dim(min=low * step, max=(low + count) * step, multiple_of=step)
+    assert [*dim.sizes] == [step * each for each in range(low, low + count + 1)]
+    signature = Signature("forward", SIGNATURE.inputs, {"n": dim, "side": Dim(max=16)})
+    assert (check_sample((image(n, 3, 4, 4), mask(n)), signature) is None) == (n in dim.sizes)
+    for choice in sizes_to_try(signature):
+        assert check_sample(make_inputs(signature, choice), signature) is None
 
 
 @given(low=SIZES, high=SIZES, seed=st.integers(0, 5), share=st.floats(0, 1))

@@ -238,8 +238,33 @@ def test_no_largest_size_if_only_multiples_run(factor: int, most: int, project: 
     config = CONFIG.format(net="Groups", dtype="float32", shape='["n", 4]')
     config = config.replace("max = 8", f"min = {factor}, max = {most}")
     error = _error(lambda: dry_run(project(config, model=model), BuildOptions()))
-    assert "the largest size" not in (error.hint or "")
-    assert "the method runs with n = " in (error.hint or "")
+    largest = most // factor * factor
+    assert error.hint == (
+        f"only multiples of {factor} run: declare `n = {{ min = {factor}, max = {largest}, multiple_of = {factor} }}` "
+        "in `dims`"
+    )
+
+
+def test_multiples_of_the_dimensions_that_need_them(project: Callable[..., Project]) -> None:
+    """Not of the batch, for which every size runs."""
+    model = """
+    import torch
+    from torch import nn
+
+    class Halves(nn.Module):
+        def forward(self, x):
+            half = nn.functional.avg_pool2d(x, 2)
+            return x + half.repeat_interleave(2, 2).repeat_interleave(2, 3)
+    """
+    dims = "dims.b = {{ max = 9 }}\ndims.h = {{ min = 2, max = 17 }}\ndims.w = {{ max = 30 }}"
+    config = CONFIG.replace("dims.n = {{ max = 8 }}", dims)
+    config = config.format(net="Halves", dtype="float32", shape='["b", 1, "h", "w"]')
+    error = _error(lambda: dry_run(project(config, model=model), BuildOptions()))
+    assert error.hint == (
+        "only multiples of 2 run: declare `h = { min = 2, max = 16, multiple_of = 2 }` and "
+        "`w = { min = 2, max = 30, multiple_of = 2 }` in `dims`"
+    )
+    assert str(error.where).endswith("(methods.forward.dims)")
 
 
 def test_dimensions_that_have_to_be_equal_are_told_by_a_dry_run(project: Callable[..., Project]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeGuard
 
 from etdev.config.checks.model import meant_source
 from etdev.config.describe.notation import example, literal, short
@@ -84,6 +85,17 @@ def _check_dim(dim: Raw, method: Raw, *, is_used: bool) -> Iterator[Issue]:
     if isinstance(least, int) and isinstance(most, int) and least > most:
         text = f"is {least}, more than `max`, which is {most}"
         yield dim["min"].issue(text, CONFLICT, "set `min` to at most `max`")
+    step = dim.table.get("multiple_of")
+    for key in ("min", "max"):
+        size = dim.table.get(key)
+        if _is_size(step) and _is_size(size) and size % step:
+            near = max(size // step, 1) * step
+            text = f"is {size}, which is not a multiple of `multiple_of`, {step}"
+            yield dim[key].issue(text, CONFLICT, f"set `{key}` to a multiple, such as {near}")
+
+
+def _is_size(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def check_constants(config: Raw) -> Iterator[Issue]:

@@ -19,6 +19,7 @@ from etdev.pipeline.stages.export_errors import explain_export_error
 from etdev.pipeline.stages.inputs import Signature, make_inputs
 from etdev.pipeline.stages.lower_errors import line_of_node
 from etdev.pipeline.stages.memory_orders import make_constants_contiguous
+from etdev.pipeline.stages.multiples import check_multiples, exported_dim
 from etdev.pipeline.stages.writes import find_clash, find_written_constant, separate_copies, untie_buffers
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def export_module(
             program = torch.export.export(module, example, dynamic_shapes=shapes, strict=False)
     except Exception as error:
         raise explain_export_error(error, project, user, signature, module) from error
+    check_multiples(project, signature, program, inspect.signature(module.forward))
     _refuse_unclear_writes(project, program)
     make_constants_contiguous(program)
     separate_copies(program)
@@ -130,13 +132,7 @@ def _refuse_unclear_writes(project: Project, program: ExportedProgram) -> None:
 
 def dynamic_shapes(signature: Signature) -> DynamicShapes:
     """Return the ``dynamic_shapes`` argument of ``torch.export``: the dynamic axes of each input."""
-    import torch
-
-    dims = {
-        name: torch.export.Dim(name, min=dim.min, max=dim.max)
-        for name, dim in signature.dims.items()
-        if dim.min < dim.max
-    }
+    dims = {name: exported_dim(name, dim) for name, dim in signature.dims.items() if dim.min < dim.max}
     return tuple(
         {axis: dims[size] for axis, size in enumerate(item.shape) if isinstance(size, str) and size in dims} or None
         for item in signature.inputs

@@ -13,12 +13,12 @@ from etdev.errors import ExportError
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.usercode import UserCode
 from etdev.pipeline.stages.inputs import Signature
+from etdev.pipeline.stages.multiples import SIZE_OF_INPUT
 from etdev.pipeline.stages.trials import Remedy, find_remedy, on_fakes, tensor_sizes
 
 if TYPE_CHECKING:
     import torch
 
-_SIZE_OF_INPUT = re.compile(r"L\['(?P<argument>[^']+)'\]\.size\(\)\[(?P<axis>\d+)\]")
 _GUARD = re.compile(
     r"Not all values of (?P<dim>\w+) = .*? satisfy the generated guard (?P<guard>.+?)\.?$", re.MULTILINE
 )
@@ -29,6 +29,9 @@ _ASSIGNED = re.compile(r"Node copy__default\w* of type call_function is missing 
 _RANGE_FIX = re.compile(r"^\s*(?P<dim>\w+) = Dim\('\w+'(?:, min=(?P<min>\d+))?(?:, max=(?P<max>\d+))?\)", re.MULTILINE)
 _NUMBER = re.compile(r"\b\d{1,9}\b")
 _FIXED = re.compile(r"^\s*(?P<dim>\w+) = (?P<size>\d+)\s*$", re.MULTILINE)
+_SPECIALIZED = re.compile(
+    r"You marked (?:\d+\*_)?(?P<dim>\w+) as dynamic but your code specialized it to be a constant \((?P<size>\d+)\)"
+)
 _MULTIPLE = re.compile(r"^\s*(?P<dim>\w+) = (?P<factor>\d+)\*_\w+\s*$", re.MULTILINE)
 
 
@@ -77,13 +80,13 @@ def _guard(error: Exception, project: Project, user: UserCode, signature: Signat
     if equal:
         return _must_be_equal(equal["first"], equal["second"], project, signature)
     violated = _GUARD.search(text)
-    fixed = {match["dim"]: int(match["size"]) for match in _FIXED.finditer(text)}
+    fixed = {match["dim"]: int(match["size"]) for form in (_FIXED, _SPECIALIZED) for match in form.finditer(text)}
     dim = violated["dim"] if violated else next((name for name in fixed if name in signature.dims), None)
     if dim is None or dim not in signature.dims:
         return _model_error(error, project, user, signature)
     declared = signature.dims[dim]
     where = project.where("methods", signature.method, "dims", dim)
-    range_text = f"{declared.min}..{declared.max}"
+    range_text = declared.describe()
     if dim in fixed:
         return ExportError(
             f"the model works only with {dim!r} = {fixed[dim]}, not with all of {range_text}",
@@ -110,16 +113,14 @@ def _must_be_equal(
 
 
 def _condition(guard: str, dim: str) -> str:
-    return _SIZE_OF_INPUT.sub(dim, guard).strip()
+    return SIZE_OF_INPUT.sub(dim, guard).strip()
 
 
 def _guard_remedy(text: str, dim: str, guard: str) -> str:
     for match in _MULTIPLE.finditer(text):
         if match["dim"] == dim:
-            return (
-                f"only multiples of {match['factor']} work: declare the dimension that is multiplied (the size is "
-                f"{match['factor']} times that dimension) and reshape in the model, or fix the size"
-            )
+            factor = match["factor"]
+            return f"only multiples of {factor} work: set `multiple_of` of {dim!r} to {factor}, or fix the size"
     for match in _RANGE_FIX.finditer(text):
         if match["dim"] == dim and (match["min"] or match["max"]):
             bounds = [f"{key} {match[key]}" for key in ("min", "max") if match[key]]

@@ -243,8 +243,10 @@ def _sample_remedy(sample: object, signature: Signature) -> str | None:
 
 def _size_remedy(item: Input, shape: tuple[int, ...], dims: Mapping[str, Dim]) -> str | None:
     for size, expected in zip(shape, item.shape, strict=True):
-        if isinstance(expected, str) and not dims[expected].min <= size <= dims[expected].max:
-            return f"if the samples are right, extend the range of {expected!r} to include {size}"
+        if isinstance(expected, str) and size not in dims[expected].sizes:
+            inside = dims[expected].min <= size <= dims[expected].max
+            change = "lower `multiple_of`" if inside else "extend the range"
+            return f"if the samples are right, {change} of {expected!r} to include {size}"
     right = [size if isinstance(expected, int) else expected for size, expected in zip(shape, item.shape, strict=True)]
     if right == list(item.shape):
         return None
@@ -270,8 +272,8 @@ def _check_shape(item: Input, shape: tuple[int, ...], dims: Mapping[str, Dim], b
                 return f"{found}: axis {axis} is {size} instead of {expected}"
             continue
         dim = dims[expected]
-        if not dim.min <= size <= dim.max:
-            return f"{found}: axis {axis} is {size}, which is outside {expected!r} = {dim.min}..{dim.max}"
+        if size not in dim.sizes:
+            return f"{found}: axis {axis} is {size}, which is outside {expected!r} = {dim.describe()}"
         if bound.setdefault(expected, size) != size:
             return f"{found}: {expected!r} is {size} here, but {bound[expected]} at an earlier axis"
     return None

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from etdev.config.describe.notation import literal
-from etdev.config.models import Input
+from etdev.config.models import Dim, Input
 from etdev.pipeline.project.quiet import held_back
 from etdev.pipeline.stages.eager import module_of, restored_buffers
 from etdev.pipeline.stages.inputs import Signature, make_inputs
@@ -34,6 +34,10 @@ _MOST_SECONDS = 10.0
 """Time limit in seconds for the search for remedies, because one call of a large model may take long."""
 _MOST_SIZES = 10
 """Maximum number of sizes to try for each axis. The sizes nearest to the declared size come first."""
+_STEPS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64)
+"""Numbers of which the sizes may have to be multiples, in the order in which they are tried."""
+_LEAST_MULTIPLES = 3
+"""Minimum number of sizes in a range that a remedy declares in multiples."""
 _MOST_INSIDE = 64
 """Maximum number of sizes to try inside a range, from its minimum upwards."""
 
@@ -131,11 +135,11 @@ def sizes_to_try(signature: Signature) -> list[dict[str, int]]:
     """
     ends = [signature.smallest(), signature.largest()]
     spread = {
-        name: dim.min + (dim.max - dim.min) * (index + 1) // (len(signature.dims) + 1)
+        name: dim.sizes[(len(dim.sizes) - 1) * (index + 1) // (len(signature.dims) + 1)]
         for index, (name, dim) in enumerate(signature.dims.items())
     }
     inner = {
-        name: max(dim.max - 1, dim.min) if index % 2 == 0 else min(dim.min + 1, dim.max)
+        name: dim.sizes[-2:][0] if index % 2 == 0 else dim.sizes[:2][-1]
         for index, (name, dim) in enumerate(signature.dims.items())
     }
     tried: list[dict[str, int]] = []
@@ -162,8 +166,9 @@ def find_remedy(signature: Signature, call: Call, sizes: Iterable[int] = ()) -> 
     if not bad:
         return None
     if good:
-        return _largest_size(signature, call, good, bad) or _of_dims(signature, good, bad[0])
-    remedy = _first_that_runs(signature, call, _dtypes(signature))
+        remedy = _largest_size(signature, call, good, bad) or _multiples(signature, call, bad[0])
+        return remedy or _of_dims(signature, good, bad[0])
+    remedy = _first_that_runs(signature, call, _dtypes(signature)) or _multiples(signature, call, bad[0])
     if remedy is not None:
         return remedy
     inside = _sizes_inside(signature, call, sizes)
@@ -181,8 +186,8 @@ def _sizes_inside(signature: Signature, call: Call, sizes: Iterable[int]) -> lis
     end = time.monotonic() + _MOST_SECONDS
     known = sorted(set(sizes))
     for name, dim in signature.dims.items():
-        start = [size for size in known if dim.min <= size <= dim.max]
-        for size in dict.fromkeys((*start, *range(dim.min, min(dim.max, dim.min + _MOST_INSIDE) + 1))):
+        start = [size for size in known if size in dim.sizes]
+        for size in dict.fromkeys((*start, *dim.sizes[: _MOST_INSIDE + 1])):
             choice = {**signature.smallest(), name: size}
             if time.monotonic() > end:
                 return []
@@ -260,18 +265,51 @@ def _largest_size(
     ((name, dim),) = large
     fits = max(choice[name] for choice in good if choice == {**smallest, name: choice[name]})
     fails = min([dim.max, *(choice[name] for choice in bad if choice == {**smallest, name: choice[name]})])
-    while fits + 1 < fails:
-        size = (fits + fails) // 2
+    while fits + dim.multiple_of < fails:
+        size = dim.sizes[(dim.sizes.index(fits) + dim.sizes.index(fails)) // 2]
         if time.monotonic() > end:
             return None
         fits, fails = (size, fails) if _runs(call, signature, {**smallest, name: size}) else (fits, size)
-    if fits == dim.min or fits > fails or not _runs(call, signature, {**smallest, name: fits - 1}):
+    if fits == dim.min or fits > fails or not _runs(call, signature, {**smallest, name: fits - dim.multiple_of}):
         return None  # Without the last condition, multiples of a size would count as a range.
     which = "the range" if len(signature.dims) == 1 else f"the range of {name!r}"
     alone = len(ranges) > 1 and not _runs(call, signature, {**signature.largest(), name: fits})
     note = " with the minimum of the other sizes" if alone else ""
     hint = f"narrow {which}: the largest size that runs{note} is {fits}"
     return Remedy(("dims", name), f"{describe_choice(bad[0])} ({signature.describe()})", hint)
+
+
+def _multiples(signature: Signature, call: Call, bad: Choice) -> Remedy | None:
+    """Return the remedy for a method that runs only with multiples of a number; None if no such number was found."""
+    end = time.monotonic() + _MOST_SECONDS
+    for step in _STEPS:
+        dims = {name: found for name, dim in signature.dims.items() if (found := _in_steps(dim, step)) is not None}
+        if time.monotonic() > end or not dims or not _runs_with(signature, call, dims):
+            continue
+        for name in tuple(dims):
+            fewer = {other: dim for other, dim in dims.items() if other != name}
+            if fewer and _runs_with(signature, call, fewer):
+                dims = fewer
+        declared = " and ".join(
+            f"`{name} = {{ min = {dim.min}, max = {dim.max}, multiple_of = {step} }}`" for name, dim in dims.items()
+        )
+        text = f"{describe_choice(bad)} ({signature.describe()})"
+        hint = f"only multiples of {step} run: declare {declared} in `dims`"
+        return Remedy(("dims", *dims) if len(dims) == 1 else ("dims",), text, hint)
+    return None
+
+
+def _runs_with(signature: Signature, call: Call, dims: Mapping[str, Dim]) -> bool:
+    changed = replace(signature, dims={**signature.dims, **dims})
+    return all(_runs(call, changed, choice) for choice in sizes_to_try(changed))
+
+
+def _in_steps(dim: Dim, step: int) -> Dim | None:
+    """Return the dimension with only multiples of ``step`` as its sizes; None if these are too few."""
+    least, most = -(-dim.min // step) * step, dim.max // step * step
+    if step % dim.multiple_of or most - least < (_LEAST_MULTIPLES - 1) * step:
+        return None
+    return Dim(min=least, max=most, multiple_of=step)
 
 
 def _is_equality(good: list[dict[str, int]], bad: Choice) -> bool:

@@ -66,17 +66,18 @@ def _agree(size: int | str, expected: int | str, stated: Signature, found: Signa
     if isinstance(size, int) or isinstance(expected, int):
         return size == expected
     mine, its = stated.dims[size], found.dims[expected]
-    return names.setdefault(expected, size) == size and its.min <= mine.min and mine.max == its.max
+    fits = its.min <= mine.min and mine.max == its.max and mine.multiple_of % its.multiple_of == 0
+    return names.setdefault(expected, size) == size and fits
 
 
 def _text(size: int | str, signature: Signature) -> str:
     if isinstance(size, int):
         return str(size)
-    return f"{size!r} ({signature.dims[size].min}..{signature.dims[size].max})"
+    return f"{size!r} ({signature.dims[size].describe()})"
 
 
 def _ranges(signature: Signature) -> str:
-    return "".join(f", {name} = {dim.min}..{dim.max}" for name, dim in signature.dims.items())
+    return "".join(f", {name} = {dim.describe()}" for name, dim in signature.dims.items())
 
 
 def _read_signature(project: Project, program: ExportedProgram) -> Signature:
@@ -119,13 +120,9 @@ def _require_positional(program: ExportedProgram, where: str) -> None:
 def _size(program: ExportedProgram, size: int | torch.SymInt, dims: dict[str, Dim], name: str, where: str) -> int | str:
     if isinstance(size, int):
         return size
-    symbol = size.node.expr
-    if not symbol.is_Symbol:
-        raise ExportError(
-            f"input {name!r} of the saved program has a dimension that is computed from another dimension ({symbol})",
-            where=where,
-            hint="export the program with plain torch.export.Dim dimensions",
-        )
+    number, symbol = size.node.expr.as_coeff_Mul()
+    if not symbol.is_Symbol or not number.is_Integer:
+        raise _computed_size(name, size, where)
     bounds = program.range_constraints.get(symbol)
     try:
         lower, upper = int(bounds.lower), int(bounds.upper)
@@ -135,5 +132,16 @@ def _size(program: ExportedProgram, size: int | torch.SymInt, dims: dict[str, Di
             where=where,
             hint="export the program with torch.export.Dim(name, max=...)",
         ) from None
-    dims[str(symbol)] = Dim(min=max(lower, 1), max=upper)
+    step = int(number)
+    dim = Dim(min=step * max(lower, 1), max=step * upper, multiple_of=step)
+    if dims.setdefault(str(symbol), dim) != dim:
+        raise _computed_size(name, size, where)
     return str(symbol)
+
+
+def _computed_size(name: str, size: torch.SymInt, where: str) -> ExportError:
+    return ExportError(
+        f"input {name!r} of the saved program has a dimension that is computed from another dimension ({size})",
+        where=where,
+        hint="export the program with torch.export.Dim dimensions, or with multiples of them in all of its inputs",
+    )
