@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from etdev.page.model import ProgramPage
 from etdev.pipeline.results.result import CheckResult
 from etdev.program import Program, write
 from etdev.program import model as m
+from etdev.units import format_size
 from inspection.report.builds import built_file, two_files
 from page.browser import DESKTOP, LARGE, PHONE, Browser, Screen, looks
 from program.hand import tensor
@@ -133,8 +135,25 @@ def test_a_build_without_checks_is_not_verified(browser: Browser, tmp_path: Path
     assert browser.run("return document.querySelectorAll('#verification table').length") == 0
     passed = CheckResult(name="plan", status="passed", summary="1 method")
     browser.open(etdev.report(built_file(tmp_path, chain(2), status="built", checks=(off[0], passed))))
-    assert browser.text(".tile .passed") == "built"
+    assert browser.text(".tile .not-run") == "built but not run"
+    for name, said, kind in (
+        ("runtime", "verified", "passed"),
+        ("native", "verified in the C++ runtime", "passed"),
+        ("replay", "verified in the replay", "not-run"),
+    ):
+        ran = CheckResult(name=name, status="passed", summary="1 sample")
+        browser.open(etdev.report(built_file(tmp_path, chain(2), status="built", checks=(off[0], ran))))
+        assert browser.text(f".tile .{kind}") == said
     assert browser.run("return document.querySelectorAll('#verification tbody tr').length") == 2
+
+
+@pytest.mark.integration
+def test_sizes_are_rounded_as_in_all_other_outputs(browser: Browser, tmp_path: Path) -> None:
+    """A tile had 41.3 KiB and a check 41.2 KiB for 42,240 bytes."""
+    browser.open(page_of(chain(2), tmp_path))
+    numbers = [0, 1, 1023, 1024, 1029, 1034, 10235, 42_240, 42_752, 102_348, 102_349, 102_656, 1_047_552, 1_363_149]
+    numbers += [random.Random(1).randrange(2**40) for _ in range(500)] + [128 * at for at in range(1, 900)]
+    assert browser.run("return arguments[0].map(size)", numbers) == list(map(format_size, numbers))
 
 
 @pytest.mark.nightly
@@ -151,17 +170,17 @@ def test_a_map_says_where_the_peak_is_and_where_time_ends(browser: Browser, tmp_
 
 
 @pytest.mark.integration
-def test_tensors_at_the_peak_are_wide_and_in_front_of_its_line(browser: Browser, tmp_path: Path) -> None:
+def test_the_line_of_the_peak_is_in_front_of_wide_tensors(browser: Browser, tmp_path: Path) -> None:
     browser.open(page_of(chain(2), tmp_path))
     widths = browser.run(
         "const buffer = { peak: { instant: 5 }, tensors: { start: [5, 0, 6, 4], end: [6, 9, 7, 5] } };"
         "return [0, 1, 2, 3].map((row) => leastWidth(buffer, row));"
     )
-    assert widths == [4, 4, 1, 1]
+    assert widths == [8, 8, 1, 1]
     order = browser.run(
         "const { series } = echarts.getInstanceByDom(document.querySelector('.chart')).getOption();"
         "const layer = (id) => series.find((one) => one.id === id).z;"
-        "return [layer('peak') < layer('storages'), layer('peak') < layer('tensors')];"
+        "return [layer('peak') > layer('storages'), layer('peak') > layer('tensors')];"
     )
     assert order == [True, True]
 
@@ -275,7 +294,7 @@ def test_tables_say_the_same_and_lead_to_the_map(browser: Browser, tmp_path: Pat
 @pytest.mark.nightly
 def test_long_tables_are_sorted_searched_and_turned(browser: Browser, tmp_path: Path) -> None:
     browser.open(page_of(chain(120), tmp_path))
-    browser.run("document.querySelector('details').open = true")
+    browser.run("document.querySelector('details:has(table)').open = true")
     cells = (
         "const rows = document.querySelector('details table').tBodies[0].rows;"
         "return [...rows].map((row) => row.cells[0].innerText)"
@@ -283,9 +302,9 @@ def test_long_tables_are_sorted_searched_and_turned(browser: Browser, tmp_path: 
     press = "[...document.querySelectorAll('details button')].find((one) => one.innerText === arguments[0]).click()"
     assert browser.run(cells)[:2] == ["input 0", "value 1"]
     assert len(browser.run(cells)) == 50
-    browser.run(press, "On")
+    browser.run(press, "Next")
     assert browser.run(cells)[0] == "value 50"
-    assert "51 to 100 of 121" in browser.text("details")
+    assert "51 to 100 of 121" in browser.text("details:has(table)")
     browser.run(press, "offset")
     assert browser.run(cells)[:2] == ["output 0", "value 119"]
     assert browser.run("return document.querySelectorAll('details th[aria-sort=descending]').length") == 1

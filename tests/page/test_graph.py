@@ -101,7 +101,35 @@ def test_the_keyboard_walks_through_the_instructions(browser: Browser, tmp_path:
     assert browser.run("return document.activeElement.matches('#graph input')")
     browser.key("copy")
     assert browser.text("#graph [role=status]") == "4 found"
+    browser.key(Keys.ENTER)
+    browser.key(Keys.ENTER)
+    assert browser.text("#graph [role=status]") == "2 of 4"
     assert browser.problems() == []
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("extent", "view"),
+    [
+        ([-150, 150, 300], {"scale": 1, "x": 500, "y": 50}),
+        ([-150, 150, 440], {"scale": 400 / 440, "x": 500, "y": 12}),
+        ([-600, 600, 300], {"scale": 1000 / 1200, "x": 500, "y": 75}),
+        ([-600, 600, 9000], {"scale": 0.8, "x": 500, "y": 12}),
+    ],
+    ids=["small", "high", "wide", "large"],
+)
+def test_a_graph_opens_whole_if_it_can_be_read(
+    browser: Browser, tmp_path: Path, extent: list[int], view: dict[str, float]
+) -> None:
+    """A small graph was magnified until it filled the height, and its sides were cut off."""
+    opened(browser, chain(2), tmp_path)
+    found = browser.run(
+        "const [left, right, bottom] = arguments[0]; const made = Object.create(GraphViewport.prototype);"
+        "Object.assign(made, { surface: { clientWidth: 1000, clientHeight: 400 }, extent: { left, right, bottom },"
+        " layout: { rows: [[{ x: 0 }]] }, paint() {}, view: {} }); made.begin(); return made.view;",
+        extent,
+    )
+    assert found == pytest.approx(view)
 
 
 @pytest.mark.integration

@@ -172,10 +172,7 @@ class Modules:
     """Sizes of the model's modules in a method, one row for each module, parents first. Submodules are included."""
 
     path: tuple[int, ...]
-    """Paths such as ``layers.0``, as indices in ``Document.texts``. The path of the whole model is empty.
-
-    :data:`NONE` in the row for unknown modules.
-    """
+    """Paths such as ``layers.0``, as indices in ``Document.texts``; empty for the model, :data:`NONE` if unknown."""
     instructions: tuple[int, ...]
     """Number of instructions of each module."""
     weights: tuple[int, ...]
@@ -304,6 +301,8 @@ class ProgramPage:
     """Planned bytes per device."""
     sources: str | None
     """Reason why the instructions have no lines of the model's code, or None if they have such lines."""
+    nested: Mapping[str, int] = field(default_factory=dict)
+    """Planned bytes of the programs in delegates, per device."""
     files: tuple[FilePage, ...] = ()
     """The program's file, and its available data files."""
     without: str | None = None

@@ -22,6 +22,7 @@ from etdev.page.model import CheckRow, FilePage, ProgramPage, Texts
 from etdev.pipeline.project.places import REJECTED_SUFFIX
 from etdev.pipeline.results.reasons import NOTHING_TO_ASK
 from etdev.pipeline.results.result import BuildResult, CheckResult, TargetResult
+from etdev.pipeline.stages.link.nested import device_memory
 from etdev.program import Program
 from etdev.program.bank_report import counted_calls
 from etdev.program.data_files.joined import DataArgument, data_paths, read_joined
@@ -124,6 +125,7 @@ def program_page(found: ReadProgram, texts: Texts) -> ProgramPage:
         problem=None,
         facts=_facts(target, info),
         memory=info.memory,
+        nested={device: inside for device, (_, inside) in device_memory(program).items() if inside},
         sources=known.unnoted,
         files=tuple(_files(program, info, known)),
         without="; ".join(known.without) or _unnamed(info, known),

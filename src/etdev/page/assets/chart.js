@@ -26,7 +26,7 @@ function areas(more) {
     color: colour("page"),
     fontSize: scaled(12),
     lineHeight: scaled(16),
-    formatter: (node) => `${node.name}\n${size(node.value)}`,
+    formatter: (node) => (node.name ? `${node.name}\n${size(node.value)}` : ""),
   };
   const still = { roam: false, nodeClick: false, silent: true, breadcrumb: { show: false } };
   const whole = { left: 0, right: 0, top: 0, bottom: 0 };

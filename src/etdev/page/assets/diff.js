@@ -2,6 +2,8 @@
 // The comparison of two programs: figures, memory maps and graphs next to each other, instructions, moved tensors, weights.
 
 const SIDES = ["A", "B"];
+/** Most letters of a program's name in the head of a column. */
+const LONGEST_HEAD = 20;
 
 /** The comparison of the document's two programs; `charts` are to be drawn once it is in the page. */
 function diffView() {
@@ -53,9 +55,15 @@ function changeOf(a, b, unit) {
   return `${sign}${grouped(Math.abs(b - a))}${unit}${a ? ` (${sign}${percent(Math.abs(b - a), a)})` : ""}`;
 }
 
+/** `A: name of the program`, or the letter alone if the name is long. */
+function headOfSide(side) {
+  const { name } = DOCUMENT.programs[side];
+  return name.length > LONGEST_HEAD ? SIDES[side] : `${SIDES[side]}: ${name}`;
+}
+
 function figureTable(figures) {
   const number = (side) => ({
-    title: SIDES[side === "a" ? 0 : 1],
+    title: headOfSide(side === "a" ? 0 : 1),
     number: true,
     value: (row) => row[side] ?? -1,
     text: (row) => (row[side] === null ? "–" : `${grouped(row[side])}${row.nbytes ? " bytes" : ""}`),
@@ -116,13 +124,13 @@ function methodDiff(compared, charts) {
   });
   return [
     figureTable(compared.figures),
-    element("h3", {}, "Memory maps, in the same scale"),
+    element("h3", { id: "memory-maps" }, "Memory maps, in the same scale"),
     element("div", { class: "sides" }, ...maps),
-    element("h3", {}, "Moved tensors"),
+    element("h3", { id: "moved-tensors" }, "Moved tensors"),
     movedTable(compared, methods, links),
-    element("h3", {}, "Graphs"),
+    element("h3", { id: "graphs" }, "Graphs"),
     ...graphDiff(compared, methods, charts, links),
-    element("h3", {}, "Instructions"),
+    element("h3", { id: "instructions" }, "Instructions"),
     instructionDiff(compared, methods),
   ];
 }

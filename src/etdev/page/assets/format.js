@@ -17,13 +17,20 @@ function grouped(number) {
 }
 
 /** `41.3 KiB`, as etdev writes it everywhere. */
+/** A number with some decimals. Halves go to the even digit, as in all other outputs. */
+function rounded(value, decimals) {
+  const shifted = value * 10 ** decimals;
+  const isHalf = shifted % 1 === 0.5;
+  return (isHalf ? (2 * Math.round(shifted / 2)) / 10 ** decimals : value).toFixed(decimals);
+}
+
 function size(bytes) {
   if (bytes < 1024) return `${bytes} B`;
   let value = bytes;
   for (const unit of ["KiB", "MiB", "GiB", "TiB"]) {
     value /= 1024;
     if (value < 1023.5 || unit === "TiB")
-      return `${value.toFixed(value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2)} ${unit}`;
+      return `${rounded(value, value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2)} ${unit}`;
   }
 }
 
@@ -69,6 +76,19 @@ function facts(pairs) {
     { class: "facts" },
     ...pairs.flatMap(([label, text]) => [element("dt", {}, label), element("dd", {}, text)]),
   );
+}
+
+/** How a drawing is used: by touch where that is the pointer, by keys, and by a pointer. */
+function controlsHelp(id, touch, keys, pointer) {
+  const isTouch = matchMedia("(pointer: coarse)").matches;
+  const ways = [...(isTouch ? [["Touch", touch]] : []), ["Keys", keys], ["Pointer", pointer]];
+  return element("details", { class: "faint" }, element("summary", {}, "Controls"), element("div", { id }, facts(ways)));
+}
+
+/** A text in which parts between backticks are code. */
+function withCode(text) {
+  const parts = text.split(/`([^`]+)`/);
+  return parts.map((part, at) => (at % 2 ? element("code", {}, part) : part)).filter((part) => part !== "");
 }
 
 /** A list of colours, each with its meaning. `entries` are pairs of a colour's name and a text. */

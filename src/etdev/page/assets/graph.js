@@ -70,7 +70,7 @@ class GraphView extends GraphViewport {
       element("button", { type: "button", "aria-label": name, title: name, onclick }, label);
     this.field = element("input", {
       type: "search",
-      placeholder: "operator, tensor, line, module",
+      placeholder: "operator, tensor, module …",
       oninput: () => this.search(this.field.value),
       onkeydown: (event) => {
         if (event.key === "Enter") this.nextFound(event.shiftKey ? -1 : 1);
@@ -98,6 +98,7 @@ class GraphView extends GraphViewport {
         element("label", {}, "Find", this.field),
         button("↑", "Previous match", () => this.nextFound(-1)),
         button("↓", "Next match", () => this.nextFound(1)),
+        this.count,
       ),
       colours,
       element(
@@ -108,7 +109,6 @@ class GraphView extends GraphViewport {
         button("All", "Show all", () => this.fit()),
       ),
       ...folding,
-      this.count,
     );
   }
 
@@ -334,6 +334,11 @@ class GraphView extends GraphViewport {
     this.paint();
   }
 
+  /** Say which match is selected. */
+  tellMatch(node) {
+    this.count.textContent = `${grouped(this.found.indexOf(node) + 1)} of ${grouped(this.found.length)}`;
+  }
+
   /** Mark what shows a match. */
   mark() {
     this.marked = new Set(this.found.map((node) => this.layout.owner[node]));
@@ -344,7 +349,9 @@ class GraphView extends GraphViewport {
     const after = this.found.findIndex((node) => (by > 0 ? node > this.selected : node >= this.selected));
     const from = this.selected < 0 || after < 0 ? (by > 0 ? 0 : this.found.length) : after;
     const at = by > 0 ? (after < 0 ? 0 : from) : from - 1;
-    this.open(this.found.at(at % this.found.length));
+    const node = this.found.at(at % this.found.length);
+    this.open(node);
+    this.tellMatch(node);
   }
 
   colourBy(index) {
@@ -357,14 +364,12 @@ class GraphView extends GraphViewport {
 let graphs = 0;
 
 function graphHelp() {
-  return element(
-    "p",
-    { class: "faint", id: `graph-help-${graphs++}` },
-    matchMedia("(pointer: coarse)").matches
-      ? "Touch: tap a node for details. The buttons zoom; a match of the search and a link move to a node. Keys: "
-      : "",
-    "Up and down: instructions in the order of the file. Left and right: the same row. Enter: expand or collapse. ",
-    "Shift and arrows: move. + − 0: zoom. /: find. With a pointer: drag to move, Ctrl and wheel to zoom, ",
-    "Shift and wheel to move, click for details, double click to expand.",
+  const touch = "Tap a node for details. The buttons zoom; a match of the search and a link move to a node.";
+  return controlsHelp(
+    `graph-help-${graphs++}`,
+    touch,
+    "Up and down: instructions in the order of the file. Left and right: the same row. Enter: expand or collapse. " +
+      "Shift and arrows: move. + − 0: zoom. /: find.",
+    "Drag to move, Ctrl and wheel to zoom, Shift and wheel to move, click for details, double click to expand.",
   );
 }

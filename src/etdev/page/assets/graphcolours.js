@@ -84,17 +84,20 @@ function byNames(title, positions, nameOf) {
   };
 }
 
-/** The path of a module as far as to where the modules begin to differ. */
+/**
+ * The path of a module as far as to where the modules begin to differ, with the number of a module in a list if there
+ * are enough colours.
+ */
 function modulesApart(data) {
   const paths = data.graph.module.map((number) => (number < 0 ? null : text(number)));
   const known = paths.filter(Boolean).map((path) => path.split("."));
   let depth = 0;
   while (known.length && known.every((parts) => parts[depth] !== undefined && parts[depth] === known[0][depth])) depth++;
+  const start = (parts, numbered) => parts.slice(0, depth + (numbered && /^\d+$/.test(parts[depth + 1] ?? "") ? 2 : 1)).join(".");
+  const numbered = new Set(known.map((parts) => start(parts, true))).size <= HUES;
   return (position) => {
     if (!paths[position]) return paths[position] === "" ? WHOLE_MODEL : NO_MODULE;
-    const parts = paths[position].split(".");
-    const numbered = /^\d+$/.test(parts[depth + 1] ?? "");
-    return parts.slice(0, numbered ? depth + 2 : depth + 1).join(".");
+    return start(paths[position].split("."), numbered);
   };
 }
 

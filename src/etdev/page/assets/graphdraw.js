@@ -104,7 +104,7 @@ class GraphCanvas {
       if (node.index !== selected && !marked.has(node.index)) continue;
       const [x, y, width, height] = boxOf(node, view);
       const frame = { x: x - 2, y: y - 2, width: Math.max(width, 3) + 4, height: Math.max(height, 3) + 4 };
-      this.frame(frame, node.index === selected ? "text" : "bad");
+      this.frame(frame, node.index === selected ? "text" : "hue-6");
     }
   }
 
@@ -133,7 +133,7 @@ class GraphCanvas {
     this.words(nodeTexts(data, node), [x, y, peak ? width - PEAK_ROOM * view.scale : width], view.scale, end);
     if (peak) this.peakMark(x + width, y, view.scale);
     const outside = { x: x - 3, y: y - 3, width: width + 6, height: height + 6, r: radius + 3 };
-    if (marked.has(node.index)) this.frame(outside, "bad");
+    if (marked.has(node.index)) this.frame(outside, "hue-6");
     if (node.index === selected) this.frame(outside, "text");
   }
 

@@ -24,11 +24,11 @@ class GraphViewport {
     this.centre(Math.max(Math.min(width / (right - left), height / bottom, 1), LEAST_FIT));
   }
 
-  /** Show the beginning, so that it can be read. */
+  /** Show all that fits, or the beginning, so that it can be read. */
   begin() {
     const [width, height] = this.size();
     const { left, right, bottom } = this.extent;
-    const scale = Math.min(Math.max(width / (right - left), height / bottom, FIRST_SCALE), 1);
+    const scale = Math.min(Math.max(Math.min(width / (right - left), height / bottom), FIRST_SCALE), 1);
     this.centre(scale, this.layout.rows.slice(0, Math.max(Math.floor(height / scale / ROW_HEIGHT), 1)).flat());
   }
 

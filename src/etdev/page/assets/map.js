@@ -2,8 +2,8 @@
 // How the memory map and the bytes in use below it are drawn.
 
 const MAP_KINDS = Object.keys(KINDS);
-/** Smallest width of a tensor at the peak, in pixels. */
-const LEAST_AT_PEAK = 4;
+/** Smallest width of a tensor at the peak, in pixels: the line of the peak leaves both of its sides visible. */
+const LEAST_AT_PEAK = 8;
 
 /** ECharts' options for a buffer: two charts, one above the other, that share their time. */
 function mapOption(method, buffer, narrow) {
@@ -210,8 +210,15 @@ function liveSeries(method, buffer, unit) {
     data: steps.map(([instant, bytes]) => [instant - 1, bytes / unit.bytes]),
     lineStyle: { color: fill, width: 1.5 },
     areaStyle: { color: fill, opacity: 0.35 },
-    markLine: { symbol: "none", silent: true, data: limits(buffer, unit) },
+    markLine: { symbol: "none", silent: true, data: [...limits(buffer, unit), ...peakMark(buffer)] },
   };
+}
+
+/** The line of the peak in the lower chart. */
+function peakMark({ peak }) {
+  if (!peak) return [];
+  const lineStyle = { color: colour("text"), type: "dashed", width: 2 };
+  return [{ xAxis: peak.instant - 0.5, lineStyle, label: { show: false } }];
 }
 
 /** Horizontal lines: what the buffer has, what any plan needs, and what the bank has. */
@@ -230,7 +237,7 @@ function limits(buffer, unit) {
   return lines;
 }
 
-/** A vertical line at the peak of the upper chart, behind the tensors, with its text above the chart. */
+/** A vertical line at the peak of the upper chart, with its text above the chart. */
 function peakSeries(method, buffer) {
   const { peak } = buffer;
   const text = colour("text");
@@ -255,10 +262,11 @@ function peakSeries(method, buffer) {
     return {
       type: "group",
       children: [
+        line({ stroke: colour("page"), lineWidth: 3, opacity: 0.6 }),
         line({ stroke: text, lineWidth: 2, lineDash: [6, 4] }),
         { type: "text", style: words },
       ],
     };
   };
-  return { ...boxes("peak", data, draw, 0), clip: false, encode: { x: 0, y: 1 } };
+  return { ...boxes("peak", data, draw, 3), clip: false, encode: { x: 0, y: 1 } };
 }

@@ -198,10 +198,18 @@ function sumOf(rows, measure) {
   return rows.reduce((sum, row) => sum + row[measure], 0);
 }
 
+/** The last part of a path, after its list if it is a number; empty if there is no room for it. */
+function shortName(path, room) {
+  const parts = path.split(".");
+  const name = parts.slice(/^\d+$/.test(parts.at(-1)) ? -2 : -1).join(".");
+  return name.length > room ? "" : name;
+}
+
 /** An area, with the whole name of the module if there is room for it. */
 function moduleNode(row, measure, hue, level, sizes) {
-  const isShort = row.path && !row.part && row.name.length > sizes.letters(row[measure]);
-  const name = isShort ? row.path.split(".").at(-1) : row.name;
+  const room = sizes.letters(row[measure]);
+  const isShort = row.path && !row.part && row.name.length > room;
+  const name = isShort ? shortName(row.path, room) : row.name;
   const node = { name, value: row[measure], itemStyle: { color: hue } };
   if (!row.children.length || level >= MODULE_LEVELS) return node;
   const parts = partsOfModule(row, measure, sizes.least);

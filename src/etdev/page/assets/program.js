@@ -12,7 +12,7 @@ function programView(program) {
   if (program.methods.length) parts.push(...methodSections(program, charts));
   if (program.files.length) parts.push(filesView(program, charts));
   if (program.notes.length)
-    parts.push(section("Notes", element("ul", {}, ...program.notes.map((note) => element("li", {}, note)))));
+    parts.push(section("Notes", element("ul", {}, ...program.notes.map((note) => element("li", {}, ...withCode(note))))));
   return { view: element("div", {}, contents(parts), ...parts), charts };
 }
 
@@ -21,11 +21,11 @@ function section(title, ...children) {
   return element("section", { id }, element("h2", {}, title), ...children);
 }
 
-/** Links to the sections that have a title. */
+/** Links to the sections, and to the parts of sections, that have an id. */
 function contents(sections) {
-  const titled = sections.filter((part) => part.id);
-  const link = (part) => element("a", { href: `#${part.id}` }, part.querySelector("h2").textContent);
-  return element("nav", { class: "contents", "aria-label": "Contents" }, ...titled.map(link));
+  const titles = sections.filter((part) => part.id).flatMap((part) => [...part.querySelectorAll("h2, h3[id]")]);
+  const link = (title) => element("a", { href: `#${title.id || title.parentElement.id}` }, title.textContent);
+  return element("nav", { class: "contents", "aria-label": "Contents" }, ...titles.map(link));
 }
 
 function summary(program) {
@@ -41,7 +41,11 @@ function summary(program) {
     tile("file", size(program.size), `${grouped(program.size)} bytes`),
     ...program.files.slice(1).map((file) => tile("external weights", size(file.size), `${grouped(file.size)} bytes`)),
     ...Object.entries(program.memory).map(([device, bytes]) =>
-      tile(`planned memory, ${device}`, size(bytes), `${grouped(bytes)} bytes`),
+      tile(
+        `planned memory, ${device}`,
+        size(bytes),
+        `${grouped(bytes)} bytes${program.nested[device] ? `, and ${size(program.nested[device])} in delegates` : ""}`,
+      ),
     ),
     program.status ? tile("build", buildResult(program), checkCounts(program), buildClass(program)) : null,
   ];
@@ -49,18 +53,24 @@ function summary(program) {
   return element("section", {}, element("div", { class: "tiles" }, ...tiles.filter(Boolean)), facts(lines));
 }
 
-/** True if at least one check of the build has a result. */
-function isVerified(program) {
-  return program.checks.some(({ status }) => status === "passed" || status === "failed");
+/** Where a program ran and was right, in the order of the words for it. */
+const RAN = { runtime: "verified", native: "verified in the C++ runtime", replay: "verified in the replay" };
+
+/** The check that ran the program; undefined if none did. */
+function checkThatRan(program) {
+  const passed = program.checks.filter(({ status }) => status === "passed").map(({ name }) => name);
+  return Object.keys(RAN).find((name) => passed.includes(name));
 }
 
 function buildResult(program) {
-  return program.status === "built" && !isVerified(program) ? "built, not verified" : program.status;
+  if (program.status !== "built") return program.status;
+  if (!program.checks.some(({ status }) => status === "passed" || status === "failed")) return "built, not verified";
+  return RAN[checkThatRan(program)] ?? "built but not run";
 }
 
 function buildClass(program) {
   if (program.status !== "built") return "failed";
-  return isVerified(program) ? "passed" : "not-run";
+  return ["runtime", "native"].includes(checkThatRan(program)) ? "passed" : "not-run";
 }
 
 /** `6 passed, 5 not needed`. */
@@ -80,7 +90,7 @@ function verification(program) {
   if (common) return section("Verification", element("p", { class: program.checks[0].status.replace(" ", "-") }, common));
   const status = (check) => element("span", { class: check.status.replace(" ", "-") }, check.status);
   const said = (check) =>
-    element("div", {}, check.summary, ...check.details.map((text) => element("p", { class: "faint" }, text)));
+    element("div", {}, ...withCode(check.summary), ...check.details.map((text) => element("p", { class: "faint" }, ...withCode(text))));
   return section(
     "Verification",
     dataTable({

@@ -38,11 +38,18 @@ function sizesView(file) {
     {},
     sectionLegend(file),
     canvas,
-    plainTable({
-      columns: ["section", "bytes", "share"],
-      sizes: [1],
-      note: null,
-      rows: file.sections.map((section) => [section.name, section.size, percent(section.size, file.size)]),
+    dataTable({
+      rows: file.sections,
+      columns: [
+        { title: "section", text: (section) => section.name },
+        { title: "bytes", number: true, value: (section) => section.size, text: (section) => grouped(section.size) },
+        {
+          title: "share",
+          number: true,
+          value: (section) => section.size,
+          text: (section) => percent(section.size, file.size),
+        },
+      ],
     }),
     items.length ? element("h4", {}, "Largest weights and other data") : null,
     items.length

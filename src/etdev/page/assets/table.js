@@ -51,9 +51,9 @@ class DataTable {
     const last = Math.min(first + PAGE_ROWS, this.shown.length);
     const range = last ? `${grouped(first + 1)} to ${grouped(last)} of ${grouped(this.shown.length)}` : "none";
     this.pager.replaceChildren(
-      this.turn("Back", -1, first === 0),
+      this.turn("Previous", -1, first === 0),
       element("span", { role: "status" }, range),
-      this.turn("On", 1, last >= this.shown.length),
+      this.turn("Next", 1, last >= this.shown.length),
     );
   }
 

@@ -8,15 +8,12 @@ function mapSummary(method, buffer) {
 }
 
 function mapHelp(id) {
-  return element(
-    "p",
-    { class: "faint", id },
-    matchMedia("(pointer: coarse)").matches
-      ? "Touch: tap a tensor to describe it; the slider and the buttons zoom and move. Keys: "
-      : "",
-    "Left and right: tensors by time. Up and down: tensors by address. P: the peak. + − 0: zoom. ",
-    "With a pointer: drag to move, Ctrl and wheel to zoom time, Shift and wheel to zoom addresses, click to hold. ",
-    "The tables below contain the same facts.",
+  return controlsHelp(
+    id,
+    "Tap a tensor to describe it; the slider and the buttons zoom and move.",
+    "Left and right: tensors by time. Up and down: tensors by address. P: the peak. + − 0: zoom.",
+    "Drag to move, Ctrl and wheel to zoom time, Shift and wheel to zoom addresses, click to hold. " +
+      "The tables below contain the same facts.",
   );
 }
 
