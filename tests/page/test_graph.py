@@ -114,9 +114,10 @@ def test_the_keyboard_walks_through_the_instructions(browser: Browser, tmp_path:
         ([-150, 150, 300], {"scale": 1, "x": 500, "y": 50}),
         ([-150, 150, 440], {"scale": 400 / 440, "x": 500, "y": 12}),
         ([-600, 600, 300], {"scale": 1000 / 1200, "x": 500, "y": 75}),
-        ([-600, 600, 9000], {"scale": 0.8, "x": 500, "y": 12}),
+        ([-700, 700, 9000], {"scale": 1000 / 1400, "x": 500, "y": 12}),
+        ([-900, 900, 9000], {"scale": 0.65, "x": 500, "y": 12}),
     ],
-    ids=["small", "high", "wide", "large"],
+    ids=["small", "high", "wide", "long", "large"],
 )
 def test_a_graph_opens_whole_if_it_can_be_read(
     browser: Browser, tmp_path: Path, extent: list[int], view: dict[str, float]
@@ -244,9 +245,9 @@ def test_a_node_has_its_number_and_marks_the_peak(browser: Browser, tmp_path: Pa
 
 @pytest.mark.nightly
 def test_a_chain_starts_in_the_middle_of_a_phone(browser: Browser, tmp_path: Path) -> None:
-    """Also if another instruction is next to its first one."""
-    values = [tensor(4, at=16 * number) for number in range(6)]
-    calls = [sin(0, 1), sin(0, 2), sin(2, 3), sin(3, 4), sin(4, 5)]
+    """Also if other instructions are next to its first one."""
+    values = [tensor(4, at=16 * number) for number in range(8)]
+    calls = [sin(0, 1), sin(0, 6), sin(0, 7), sin(0, 2), sin(2, 3), sin(3, 4), sin(4, 5)]
     opened(browser, program(method(values, calls, outputs=(5,))), tmp_path, PHONE)
     boxes = browser.run(
         f"return (async () => {{ await {TWO_FRAMES};"

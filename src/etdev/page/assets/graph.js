@@ -70,7 +70,7 @@ class GraphView extends GraphViewport {
       element("button", { type: "button", "aria-label": name, title: name, onclick }, label);
     this.field = element("input", {
       type: "search",
-      placeholder: "operator, tensor, module …",
+      placeholder: "operator or tensor",
       oninput: () => this.search(this.field.value),
       onkeydown: (event) => {
         if (event.key === "Enter") this.nextFound(event.shiftKey ? -1 : 1);

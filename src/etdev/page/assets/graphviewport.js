@@ -5,6 +5,7 @@ const GRAPH_ZOOM = 1.25;
 const LEAST_SCALE = 0.02;
 const LEAST_FIT = 0.04;
 const FIRST_SCALE = 0.8;
+const LEAST_FIRST_SCALE = 0.65;
 const MOST_SCALE = 2.5;
 
 /** Needs `surface`, the element of the canvas; `layout` and its `extent`; and `paint()`, which draws. */
@@ -24,11 +25,13 @@ class GraphViewport {
     this.centre(Math.max(Math.min(width / (right - left), height / bottom, 1), LEAST_FIT));
   }
 
-  /** Show all that fits, or the beginning, so that it can be read. */
+  /** Show all if it can be read, or else the beginning, in its whole width if that can be read. */
   begin() {
     const [width, height] = this.size();
     const { left, right, bottom } = this.extent;
-    const scale = Math.min(Math.max(Math.min(width / (right - left), height / bottom), FIRST_SCALE), 1);
+    const across = width / (right - left);
+    const whole = Math.min(across, height / bottom);
+    const scale = Math.min(whole >= FIRST_SCALE ? whole : Math.max(across, LEAST_FIRST_SCALE), 1);
     this.centre(scale, this.layout.rows.slice(0, Math.max(Math.floor(height / scale / ROW_HEIGHT), 1)).flat());
   }
 
