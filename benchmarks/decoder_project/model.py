@@ -51,14 +51,16 @@ class Attention(nn.Module):
         keys, values = self.keys, self.values
         if self.groups == USUAL:
             keys, values = (cache.repeat_interleave(HEADS // GROUPS, 1) for cache in (keys, values))
-        else:  # The heads of a group are rows of one product.
-            query = query.reshape(batch, GROUPS, HEADS // GROUPS * count, HEAD)
+        else:  # The heads of a group are rows of one product. For a dynamic count, these ops do not fix the strides.
+            query = query.unflatten(1, (GROUPS, HEADS // GROUPS)).flatten(2, 3)
             mask = mask.repeat(HEADS // GROUPS, 1)
         if self.attention == USUAL:
             found = functional.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
         else:
             found = torch.softmax(query @ keys.transpose(-1, -2) * HEAD**-0.5 + mask, -1) @ values
-        found = found.reshape(batch, HEADS, count, HEAD).transpose(1, 2)
+        if self.groups != USUAL:
+            found = found.unflatten(2, (HEADS // GROUPS, count)).flatten(1, 2)
+        found = found.transpose(1, 2)
         return self.out(found.reshape(batch, count, WIDTH))
 
 

@@ -260,7 +260,11 @@ def test_tensors_that_the_caller_owns_on_a_device_are_brought_there_and_back(run
             "input 2 must be an integer of 64 bits, but its value is 9223372036854775808",
         ),
         (["scaled.pte", "--input", "0=two.npz"], 2, "two.npz contains 'a', 'b', but no array for input 0"),
-        (["scaled.pte", "--random", "--method", "backward"], 2, "the program has no method 'backward'"),
+        (
+            ["scaled.pte", "--random", "--method", "backward"],
+            2,
+            "the program has no method 'backward'\nhelp: choose one with `--method`: forward",
+        ),
         (
             ["scaled.pte", "--random", "--runtime", "fast"],
             2,

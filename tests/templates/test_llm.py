@@ -218,13 +218,15 @@ def test_other_models(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("embedding_bits", [None, 8])
 def test_in_4_bits_the_runner_generates_what_the_quantized_model_generates(
-    folder: Path, modules: dict[str, ModuleType]
+    folder: Path, modules: dict[str, ModuleType], embedding_bits: int | None
 ) -> None:
     """By XNNPACK, the target as generated; greedy decoding of the quantized model in eager PyTorch."""
-    result = etdev.build(folder / "etdev.toml", targets=["int4"], environ={})
+    changes = [] if embedding_bits is None else [f"quantize.int4.embedding_bits={embedding_bits}"]
+    result = etdev.build(folder / "etdev.toml", targets=["int4"], overrides=changes, environ={})
     assert result.ok
-    settings = open_project(folder / "etdev.toml", environ={}).config.quantize["int4"]
+    settings = open_project(folder / "etdev.toml", overrides=changes, environ={}).config.quantize["int4"]
     assert isinstance(settings, Int8DynamicInt4Weight)
     data: Any = modules["data"]
     quantized = quantize_module(modules["model"].make(128), settings, lambda *_: "")

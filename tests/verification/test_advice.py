@@ -89,6 +89,7 @@ def test_a_delegate_that_an_op_splits_and_floats_at_the_ends(project: Callable[.
     sine = UndelegatedOps(op="aten.sin.default", count=2, reasons=("xnnpack: unknown op",), source="model.py:20")
     mean = UndelegatedOps(op="aten.mean.dim", count=1, reasons=("xnnpack: only keepdim=True",), source="model.py:21")
     relu = UndelegatedOps(op="aten.relu", count=9)
+    ints = UndelegatedOps(op="aten.sin.default", count=2, reasons=("xnnpack: invalid dtype",), source="model.py:9")
     split = method_result(delegate_calls={"XnnpackBackend": 2}, undelegated=(relu, mean, sine))
     change = "let a delegate also take `aten.sin.default` (model.py:20; xnnpack: unknown op), "
     ends = "take and return integers (`io.forward.quantized`), "
@@ -99,6 +100,7 @@ def test_a_delegate_that_an_op_splits_and_floats_at_the_ends(project: Callable[.
 
     assert advice(split) == change + ends + INPUTS
     assert advice(split.model_copy(update={"undelegated": (relu, mean)})) == ends + INPUTS, "no tensor at the peak"
+    assert advice(split.model_copy(update={"undelegated": (relu, ints)})) == ends + INPUTS, "positions of tokens"
 
 
 def test_an_output_that_is_most_of_the_memory(project: Callable[..., Project]) -> None:

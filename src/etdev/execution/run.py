@@ -41,7 +41,7 @@ from etdev.program.devices import named_devices
 from etdev.runtime.device_map import NO_MAP, DeviceMap
 from etdev.runtime.errors import RunError
 from etdev.runtime.native.executable import Notify, ignore_notice
-from etdev.runtime.stock import ProgramFailureError, StockRuntime
+from etdev.runtime.stock import ProgramFailureError, RuntimeCrashError, StockRuntime
 
 CallProgress = Callable[[int], AbstractContextManager[Callable[[], None]]]
 """Function that takes the number of calls and returns a context manager that shows progress.
@@ -176,7 +176,7 @@ def read_program(file: Path, spec: CallSpec) -> tuple[Program, m.ExecutionPlan, 
         message = f"the program needs weights from another file: {outside[0]!r}"
         more = f" and {len(outside) - 1:,} more" if len(outside) > 1 else ""
         raise UsageError(message + more, where=str(file), hint="pass that file: `--data FILE.ptd`")
-    plan = program.method(spec.method)
+    plan = _method(program, spec.method)
     devices = named_devices(program)
     forgotten = left_out(devices, spec.device_map)
     if forgotten is not None:
@@ -191,6 +191,14 @@ def read_program(file: Path, spec: CallSpec) -> tuple[Program, m.ExecutionPlan, 
             hint="remove one of them",
         )
     return program, plan, _calls(file, plan, spec, quantized_ends(program).get(plan.name, ()))
+
+
+def _method(program: Program, name: str) -> m.ExecutionPlan:
+    try:
+        return program.method(name)
+    except UsageError as error:
+        names = ", ".join(plan.name for plan in program.execution_plan)
+        raise UsageError(error.message, hint=f"choose one with `--method`: {names}") from None
 
 
 def _calls(file: Path, plan: m.ExecutionPlan, spec: CallSpec, ends: Sequence[QuantizedEnd]) -> Calls:
@@ -220,17 +228,21 @@ def _calls(file: Path, plan: m.ExecutionPlan, spec: CallSpec, ends: Sequence[Qua
 def program_failed(error: ProgramFailureError, file: Path, plan: m.ExecutionPlan, spec: CallSpec) -> RunError:
     """Return the error for a program that failed.
 
-    If a kernel failed, the hint suggests checking the inputs. Otherwise, if delegates may lack weights in a data file,
-    the hint suggests passing that file. Missing weights cannot be detected reliably: each backend fails in its own way,
-    and XNNPACK crashes.
+    If a kernel failed or the process crashed, the hint suggests checking the inputs. If delegates may lack weights in a
+    data file, the hint suggests passing that file. Missing weights cannot be detected reliably: each backend fails in
+    its own way, and XNNPACK crashes.
     """
-    hint = None
+    hints: list[str] = []
     if "KernelCall failed" in str(error):
-        hint = (
+        hints = [
             "check the values and sizes of the inputs: the kernel rejects some, such as an index that is out of range"
-        )
-    elif not spec.data and plan.delegates:
-        hint = "if the program's delegates have weights in another file, pass that file: `--data FILE.ptd`"
+        ]
+    else:
+        if isinstance(error, RuntimeCrashError):
+            hints.append("check the values of the inputs: some kernels do not check an index that is out of range")
+        if not spec.data and plan.delegates:
+            hints.append("if the program's delegates have weights in another file, pass that file: `--data FILE.ptd`")
+    hint = "; ".join(hints) or None
     return RunError(f"the program failed: {error}", where=str(file), hint=hint)
 
 

@@ -21,6 +21,7 @@ from etdev.pipeline.stages.export_errors import explain_export_error, unfit_inpu
 from etdev.pipeline.stages.inputs import Signature, make_inputs, read_sessions, samples_at
 from etdev.pipeline.stages.load.model import load_model
 from etdev.pipeline.stages.lower import require_backends
+from etdev.pipeline.stages.quantize import check_loaded
 from etdev.pipeline.stages.trials import find_dtype, on_fakes, on_numbers, sizes_to_try
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ def dry_run(project: Project, options: BuildOptions) -> DryRun:
         for signature in signatures(project, loaded).values():
             notes |= dict.fromkeys(_note_on_largest(project, user, loaded, signature))
         for name in names:
+            if (scheme := project.config.targets[name].quantize) is not None:
+                check_loaded(project, loaded, scheme)
             notes |= dict.fromkeys(_check_calibration(project, user, name, signatures(project, loaded)))
             _check_metric(project, user, name)
             _check_sessions(project, user, name, signatures(project, loaded))

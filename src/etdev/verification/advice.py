@@ -132,13 +132,22 @@ def _callers_memory(measured: Measured) -> str:
     return f"let the caller provide {kind} {position} of {method!r} ({format_size(size)}; {setting}), "
 
 
+_NOT_FLOAT = "invalid dtype"
+"""End of a backend's reason for an op on integers. Such ops are small, and no change makes a delegate take them."""
+
+
 def _one_delegate(measured: Measured, device: str) -> str:
     """Return advice to delegate one more op that a backend left out.
 
     The op computes or uses the largest tensor at the peak that any of these ops computes or uses. Return an empty text
     if there is no such tensor.
     """
-    left = {_kernel(item.op): item for method in measured.methods for item in method.undelegated if item.reasons}
+    left = {
+        _kernel(item.op): item
+        for method in measured.methods
+        for item in method.undelegated
+        if item.reasons and not item.reasons[0].endswith(_NOT_FLOAT)
+    }
     if measured.program is None or not left:
         return ""
     touched = [

@@ -135,7 +135,7 @@ def test_sizes_that_were_not_tried() -> None:
         project="p", config="etdev.toml", versions={}, targets=(target(replay, answers={"native": native}),)
     )
     assert result.exit_code == ExitCode.DONE
-    for detail in Detail.SHORT, Detail.FULL:
+    for detail in Detail.LINE, Detail.SHORT, Detail.FULL:
         lines = render_result(result, detail, io.StringIO()).splitlines()
         at = lines.index("  warning    the largest sizes were not tried")
         assert [line.strip() for line in lines[at + 1 : at + 3]] == ["at etdev.toml:4:1: dims", "help: narrow them"]

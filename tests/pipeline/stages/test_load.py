@@ -474,7 +474,9 @@ def test_saved_programs_whose_inputs_no_config_can_declare(
 def test_a_pt2_file_that_is_none(project: Callable[..., Project], tmp_path: Path, content: bytes | None) -> None:
     made = project(PT2.format(methods=""))
     if content is None:
-        expected = Failure(MismatchError, "etdev.toml:3:7 (model.pt2)", f"there is no file {tmp_path / 'model.pt2'}")
+        message = f"there is no file {tmp_path / 'model.pt2'}"
+        hint = "correct the path, or export the program with torch.export.save before the build"
+        expected = Failure(MismatchError, "etdev.toml:3:7 (model.pt2)", message, hint)
     else:
         (tmp_path / "model.pt2").write_bytes(content)
         message = f"{tmp_path / 'model.pt2'} is not a program that this torch ({torch.__version__}) can load: …"

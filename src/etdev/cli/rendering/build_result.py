@@ -88,6 +88,7 @@ def _one_line(result: BuildResult, target: TargetResult, stream: TextIO) -> Iter
     heading = paint(target.name, stream=stream)
     yield f"{heading}  {target_verdict(target)}, {format_size(target.size)}{memory}{stated}  {_place(result, target)}"
     yield from _failed_check_lines(target.checks, stream)
+    yield from _warning_lines(target, stream)
 
 
 def _short_lines(result: BuildResult, target: TargetResult, stream: TextIO) -> Iterator[str]:
@@ -159,11 +160,15 @@ def _remarks(target: TargetResult, stream: TextIO) -> Iterator[str]:
     if warning is not None:
         yield line("warning", paint(warning.message, "yellow", stream=stream))
         yield line("", f"help: {warning.hint}")
+    yield from _warning_lines(target, stream)
+    for text in target.notes:
+        yield line("note", text)
+
+
+def _warning_lines(target: TargetResult, stream: TextIO) -> Iterator[str]:
     for found in target.warnings:
         yield line("warning", paint(escaped(found.message), "yellow", stream=stream))
         yield from lines("", [f"at {escaped(found.where)}", f"help: {escaped(found.hint)}"])
-    for text in target.notes:
-        yield line("note", text)
 
 
 def _target_lines(result: BuildResult, target: TargetResult, stream: TextIO, *, verbose: bool) -> Iterator[str]:

@@ -23,7 +23,10 @@ def tokenizer() -> AutoTokenizer:
 
 def encode(text: str) -> Tensor:
     """Return the tokens of a text, with shape (1, number of tokens)."""
-    return torch.tensor([tokenizer().encode(text)])
+    tokens = tokenizer().encode(text)
+    if not tokens:
+        raise ValueError(f"the tokenizer in {FOLDER} has no tokens: save the model's tokenizer there (save_pretrained)")
+    return torch.tensor([tokens])
 
 
 @cache

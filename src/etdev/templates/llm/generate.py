@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import executorch.kernels.quantized  # noqa: F401 - the kernels of quantized embeddings (`embedding_bits`)
 from executorch.extension.llm.runner import GenerationConfig, TextLLMRunner
 
 from data import PROMPTS, tokenizer

@@ -133,7 +133,8 @@ def _load_saved_program(project: Project) -> LoadedModel:
     path = project.loaded.resolve("model", "pt2")
     where = project.where("model", "pt2")
     if not path.is_file():
-        raise MismatchError(f"there is no file {path}", where=where)
+        hint = "correct the path, or export the program with torch.export.save before the build"
+        raise MismatchError(f"there is no file {path}", where=where, hint=hint)
     try:
         program = torch.export.load(path)
     except Exception as error:

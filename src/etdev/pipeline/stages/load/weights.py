@@ -108,7 +108,8 @@ def _read(path: Path, where: str) -> Mapping[str, torch.Tensor]:
         open_file(path).close()  # Loading would wait forever for a pipe.
         stored: dict[str, torch.Tensor] = load_file(path)
     except FileNotFoundError:
-        raise MismatchError(f"there is no file {path}", where=where) from None
+        hint = "correct the path, or make or download the file before the build"
+        raise MismatchError(f"there is no file {path}", where=where, hint=hint) from None
     except SpecialFileError as error:
         cause, remedy = describe_os_error(error)
         raise MismatchError(f"{path} cannot be read: {cause}", where=where, hint=remedy) from error

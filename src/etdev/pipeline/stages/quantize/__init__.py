@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from etdev.config.tables.schemes import Int8DynamicInt4Weight
 from etdev.errors import QuantizeError, describe_exception
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.requirements import import_package
@@ -47,6 +48,15 @@ def quantize_loaded(project: Project, loaded: LoadedModel, name: str) -> LoadedM
     )
     module = quantize(loaded.module, settings, partial(project.where, "quantize", name))
     return replace(loaded, module=module)
+
+
+def check_loaded(project: Project, loaded: LoadedModel, name: str) -> None:
+    """Raise the errors about the model that ``[quantize.NAME]`` would raise, without quantizing the model."""
+    from etdev.pipeline.stages.quantize.int8_int4 import choose_layers
+
+    settings = project.config.quantize[name]
+    if isinstance(settings, Int8DynamicInt4Weight) and loaded.program is None:
+        choose_layers(loaded.module, settings, partial(project.where, "quantize", name))
 
 
 def quantize_exported(

@@ -26,9 +26,7 @@ def quantize_module(
 
     ``place()`` is the location of the scheme's table in the config. ``place(KEY)`` is the location of a key in it.
 
-    Raises :class:`~etdev.errors.QuantizeError` if the model has no linear layer, or if the group size does not divide
-    the width of a linear layer or an embedding. Also raises this error if ``embedding_bits`` is set, but the model has
-    no embedding, or one that computes more than ``torch.nn.Embedding``.
+    Raises the errors of :func:`choose_layers`.
     """
     import torch
     from torchao.quantization import Int8DynamicActivationIntxWeightConfig, quantize_
@@ -36,11 +34,37 @@ def quantize_module(
 
     from etdev.pipeline.stages.quantize.embeddings import replace_embeddings
 
-    where = place()
+    linears, embeddings = choose_layers(module, settings, place)
+    try:
+        quantized = copy.deepcopy(module)
+        if settings.embedding_bits is not None:
+            replace_embeddings(quantized, embeddings, settings.embedding_bits, settings.group_size)
+        quantize_(
+            quantized,
+            Int8DynamicActivationIntxWeightConfig(
+                weight_dtype=torch.int4,  # type: ignore[attr-defined]
+                weight_granularity=PerGroup(settings.group_size),
+            ),
+            filter_fn=lambda _, name: name in linears,
+        )
+    except Exception as error:
+        raise quantize_failure(settings.scheme, error, place()) from error
+    return quantized
+
+
+def choose_layers(
+    module: torch.nn.Module, settings: Int8DynamicInt4Weight, place: Callable[..., str]
+) -> tuple[set[str], set[str]]:
+    """Return the paths of the linear layers and of the embeddings to quantize.
+
+    Raises :class:`~etdev.errors.QuantizeError` if the model has no linear layer, or if the group size does not divide
+    the width of a linear layer or an embedding. Also raises this error if ``embedding_bits`` is set, but the model has
+    no embedding, or one that computes more than ``torch.nn.Embedding``.
+    """
     if not any(_is_linear(part) for part in module.modules()):
         raise QuantizeError(
             f"the scheme {settings.scheme!r} works on linear layers, but the model has none",
-            where=where,
+            where=place(),
             hint="remove `quantize` from the target"
             if settings.embedding_bits is not None
             else "use the scheme 'pt2e-xnnpack'",
@@ -59,21 +83,7 @@ def quantize_module(
     widths = {name: paths[name].in_features for name in linears}
     widths |= {name: paths[name].embedding_dim for name in embeddings}
     _check_widths(widths, settings.group_size, place("group_size"))
-    try:
-        quantized = copy.deepcopy(module)
-        if settings.embedding_bits is not None:
-            replace_embeddings(quantized, embeddings, settings.embedding_bits, settings.group_size)
-        quantize_(
-            quantized,
-            Int8DynamicActivationIntxWeightConfig(
-                weight_dtype=torch.int4,  # type: ignore[attr-defined]
-                weight_granularity=PerGroup(settings.group_size),
-            ),
-            filter_fn=lambda _, name: name in linears,
-        )
-    except Exception as error:
-        raise quantize_failure(settings.scheme, error, where) from error
-    return quantized
+    return linears, embeddings
 
 
 def _embeddings(paths: Mapping[str, Any], kept: Collection[object], place: Callable[..., str]) -> set[str]:
