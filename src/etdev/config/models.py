@@ -310,10 +310,10 @@ class Target(Table):
         description="True to write `NAME.operators.yaml` next to the program: the operators that the program "
         "needs, for a selective build of ExecuTorch's runtime.",
     )
-    runner: bool = Field(
+    runner: bool | Literal["embed"] = Field(
         False,
         description="True to write a C++ project that runs the program in static memory, in the folder `runner` next "
-        "to the program (`etdev runner`).",
+        'to the program (`etdev runner`). "embed" makes the program a C array, as firmware needs it.',
     )
     verify: Verify = Field(default_factory=Verify, description="Tolerances, gates and required checks.")
     budget: Budget = Field(default_factory=Budget, description="Limits on the artifact.")

@@ -35,15 +35,17 @@ class Project:
     """Names of the files that were written; empty if the folder already contained the whole project."""
 
 
-def renew_project(folder: Path, file: Path, data: Sequence[Path] = (), *, alignment: int | None = None) -> None:
+def renew_project(
+    folder: Path, file: Path, data: Sequence[Path] = (), *, embed: bool = False, alignment: int | None = None
+) -> None:
     """Write a project for a program, unless the folder already contains the project of this program.
 
     If the folder already contains the project, the pools are not measured. The arguments and errors are the same as in
     :func:`make_project`.
     """
     source = _read(file, data, alignment)
-    if not is_made_from(folder, _made_from(source, embed=False)):
-        make_project(folder, file, data, alignment=alignment)
+    if not is_made_from(folder, _made_from(source, embed=embed)):
+        make_project(folder, file, data, embed=embed, alignment=alignment)
 
 
 def make_project(

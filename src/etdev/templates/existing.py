@@ -87,7 +87,7 @@ def _backends(config: Config) -> set[str]:
 
 
 def _needs_native_runtime(target: Target) -> bool:
-    return target.runner or target.budget.ram is not None or "native" in target.verify.require
+    return bool(target.runner) or target.budget.ram is not None or "native" in target.verify.require
 
 
 def _needs_tosa_tools(config: Config) -> bool:

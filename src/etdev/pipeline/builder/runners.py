@@ -55,7 +55,13 @@ def _write_runner(project: Project, name: str, outcome: Outcome, options: BuildO
 
         clock = StageClock(name, options.progress)
         with clock.stage("runner"):
-            renew_project(folder, artifact, data_places(project, name), alignment=settings.memory.alignment)
+            renew_project(
+                folder,
+                artifact,
+                data_places(project, name),
+                embed=settings.runner == "embed",
+                alignment=settings.memory.alignment,
+            )
         options.progress.ended(name)
     elif folder.is_dir():
         from etdev.runner.folder import remove_project
