@@ -130,14 +130,14 @@ def test_a_target_writes_its_project(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (folder / "main.cc").unlink()
     assert etdev.build(config).ok
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == found
-    embedded = ['targets.cpu.runner="embed"']
-    assert etdev.build(config, overrides=embedded).ok
-    assert (folder / "file_0.c").is_file()
-    assert not (folder / "tiny.pte").exists()
     (folder / "main.cc").write_text("mine")
     with pytest.raises(UsageError, match=r"would overwrite main\.cc"):
         etdev.build(config)
     (folder / "main.cc").write_bytes(found["main.cc"])
+
+    assert etdev.build(config, overrides=['targets.cpu.runner="embed"']).ok
+    assert (folder / "file_0.c").is_file()
+    assert not (folder / "tiny.pte").exists()
 
     write_project(tmp_path, f"{LINEAR_CONFIG}[targets.cpu]\nmemory.alignment = 64\n", model=LINEAR)
     assert etdev.build(config).ok

@@ -238,11 +238,8 @@ def test_no_largest_size_if_only_multiples_run(factor: int, most: int, project: 
     config = CONFIG.format(net="Groups", dtype="float32", shape='["n", 4]')
     config = config.replace("max = 8", f"min = {factor}, max = {most}")
     error = _error(lambda: dry_run(project(config, model=model), BuildOptions()))
-    largest = most // factor * factor
-    assert error.hint == (
-        f"only multiples of {factor} run: declare `n = {{ min = {factor}, max = {largest}, multiple_of = {factor} }}` "
-        "in `dims`"
-    )
+    changed = f" and `max` to {most // factor * factor}"
+    assert error.hint == f"only multiples of {factor} run: set `multiple_of` of 'n' to {factor}{changed}"
 
 
 def test_multiples_of_the_dimensions_that_need_them(project: Callable[..., Project]) -> None:
@@ -261,8 +258,8 @@ def test_multiples_of_the_dimensions_that_need_them(project: Callable[..., Proje
     config = config.format(net="Halves", dtype="float32", shape='["b", 1, "h", "w"]')
     error = _error(lambda: dry_run(project(config, model=model), BuildOptions()))
     assert error.hint == (
-        "only multiples of 2 run: declare `h = { min = 2, max = 16, multiple_of = 2 }` and "
-        "`w = { min = 2, max = 30, multiple_of = 2 }` in `dims`"
+        "only multiples of 2 run: set `multiple_of` of 'h' to 2 and `max` to 16; "
+        "set `multiple_of` of 'w' to 2 and `min` to 2"
     )
     assert str(error.where).endswith("(methods.forward.dims)")
 

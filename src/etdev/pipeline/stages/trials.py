@@ -290,13 +290,18 @@ def _multiples(signature: Signature, call: Call, bad: Choice) -> Remedy | None:
             fewer = {other: dim for other, dim in dims.items() if other != name}
             if fewer and _runs_with(signature, call, fewer):
                 dims = fewer
-        declared = " and ".join(
-            f"`{name} = {{ min = {dim.min}, max = {dim.max}, multiple_of = {step} }}`" for name, dim in dims.items()
-        )
         text = f"{describe_choice(bad)} ({signature.describe()})"
-        hint = f"only multiples of {step} run: declare {declared} in `dims`"
+        changes = "; ".join(_change_of(name, signature.dims[name], dim) for name, dim in dims.items())
+        hint = f"only multiples of {step} run: {changes}"
         return Remedy(("dims", *dims) if len(dims) == 1 else ("dims",), text, hint)
     return None
+
+
+def _change_of(name: str, before: Dim, after: Dim) -> str:
+    changed = [f"`multiple_of` of {name!r} to {after.multiple_of}"]
+    changed += [f"`min` to {after.min}"] if after.min != before.min else []
+    changed += [f"`max` to {after.max}"] if after.max != before.max else []
+    return f"set {' and '.join(changed)}"
 
 
 def _runs_with(signature: Signature, call: Call, dims: Mapping[str, Dim]) -> bool:

@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from etdev.config.tables.schemes import Int8DynamicInt4Weight
 from etdev.errors import QuantizeError, describe_exception
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.requirements import import_package
@@ -28,6 +27,9 @@ Calibration = Callable[[str], Iterable[Tensors]]
 
 _BEFORE_EXPORT = {"8da4w": "etdev.pipeline.stages.quantize.int8_int4:quantize_module"}
 """Maps each scheme that changes the eager module to the function that applies the scheme."""
+
+_ON_MODEL = {"8da4w": "etdev.pipeline.stages.quantize.int8_int4:choose_layers"}
+"""Maps each scheme that can check the eager module without quantizing it to the function that does so."""
 
 _AFTER_EXPORT = dict.fromkeys(
     ("pt2e-xnnpack", "arm-ethos-u", "cortex-m"), "etdev.pipeline.stages.quantize.pt2e:quantize_program"
@@ -52,11 +54,9 @@ def quantize_loaded(project: Project, loaded: LoadedModel, name: str) -> LoadedM
 
 def check_loaded(project: Project, loaded: LoadedModel, name: str) -> None:
     """Raise the errors about the model that ``[quantize.NAME]`` would raise, without quantizing the model."""
-    from etdev.pipeline.stages.quantize.int8_int4 import choose_layers
-
     settings = project.config.quantize[name]
-    if isinstance(settings, Int8DynamicInt4Weight) and loaded.program is None:
-        choose_layers(loaded.module, settings, partial(project.where, "quantize", name))
+    if settings.scheme in _ON_MODEL and loaded.program is None:
+        _named(_ON_MODEL[settings.scheme])(loaded.module, settings, partial(project.where, "quantize", name))
 
 
 def quantize_exported(
@@ -76,5 +76,9 @@ def quantize_failure(scheme: str, error: Exception, where: str) -> QuantizeError
 
 def _function(path: str) -> Any:
     import_package("torchao")
+    return _named(path)
+
+
+def _named(path: str) -> Any:
     module, _, name = path.partition(":")
     return getattr(importlib.import_module(module), name)
