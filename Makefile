@@ -71,10 +71,10 @@ hardware: $(INSTALLED)  ## Verify memory on a CUDA device, with programs built h
 	$(BIN)/python tests/hardware/check.py build/hardware
 
 docs: $(INSTALLED)  ## Write the generated pages of docs/, and build the site in build/site.
-	$(BIN)/python -m etdev.config.reference
-	PYTHONPATH=tools $(BIN)/python -m release.licences
-	PYTHONPATH=tools $(BIN)/python -m docsite
-	PYTHONPATH=tools NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	PYTHONPATH=src $(BIN)/python -m etdev.config.reference
+	PYTHONPATH=src:tools $(BIN)/python -m release.licences
+	PYTHONPATH=src:tools $(BIN)/python -m docsite
+	PYTHONPATH=src:tools NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 release: $(INSTALLED)  ## Build and check the published files, and list their components, in dist/.
 	rm -rf dist
