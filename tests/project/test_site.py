@@ -20,7 +20,7 @@ from page.browser import Browser
 
 pytest.importorskip("mkdocs", reason="needs the dependency group `docs`")
 
-from docsite import hooks
+from docsite import hooks, rendered
 
 _LOADED = {"link": "href", "script": "src", "img": "src", "iframe": "src", "source": "src"}
 """Attributes that a browser loads with the page."""
@@ -134,8 +134,41 @@ def test_lists_are_indented() -> None:
     text = "* a\n  b\n  * c\n    d\n\n      e\n\n1. f\n\n   ```\n   g\n   ```\n\nh\n\n    i\n"
     assert (
         indented(text)
-        == "* a\n    b\n    * c\n        d\n\n            e\n\n1. f\n\n    ```\n    g\n    ```\n\nh\n\n    i\n"
+        == "* a\n    b\n    * c\n        d\n\n          e\n\n1. f\n\n    ```\n    g\n    ```\n\nh\n\n    i\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1. a\n\n   ```\n   b\n       c\n   ```\n\n2. d\n", "1. a\n\n    ```\n    b\n        c\n    ```\n\n2. d\n"),
+        ("1. a\n\n       b\n", "1. a\n\n        b\n"),
+        ("10. a\n\n    ```\n    b\n    ```\n", "10. a\n\n    ```\n    b\n    ```\n"),
+        ("1. a\n   * b\n     c\n\n   d\n\ne\n\n    f\n", "1. a\n    * b\n        c\n\n    d\n\ne\n\n    f\n"),
+        ("* a\nb\n* c\n", "* a\nb\n* c\n"),
+        ("a\n\n    * b\n", "a\n\n    * b\n"),
+    ],
+)
+def test_the_content_of_an_item_begins_four_columns_in(text: str, expected: str) -> None:
+    assert indented(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<pre><span></span><code>```toml\na = 1\n```\n</code></pre>",
+        "<p>```toml <code>a</code></p>",
+        r"<li><code>A\|B</code></li>",
+    ],
+)
+def test_markdown_that_a_page_shows_as_text_is_found(text: str) -> None:
+    assert rendered.faults(text)
+
+
+def test_a_bar_in_a_table_is_shown_without_its_backslash() -> None:
+    cell = r"<td><code>A\|B</code> or <code>C</code></td>"
+    assert rendered.finished(cell) == "<td><code>A|B</code> or <code>C</code></td>"
+    assert not rendered.faults(rendered.finished(cell))
 
 
 @pytest.fixture(scope="module")

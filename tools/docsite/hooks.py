@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import posixpath
 import re
 from pathlib import Path
@@ -10,6 +11,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from docsite import rendered
 from docsite.markdown import indented, links, relinked
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -33,6 +35,7 @@ _SHOWN = {
     ".h": "cpp",
 }
 """Suffixes of the files of a folder that its page shows, and their language."""
+_log = logging.getLogger("mkdocs.hooks.docsite")
 
 
 def on_files(files: Files, /, *, config: MkDocsConfig) -> Files:
@@ -55,6 +58,16 @@ def on_page_markdown(text: str, /, *, page: Page, config: MkDocsConfig, files: F
     own = page.file.src_uri
     titled = _FILE_NAME.sub(lambda link: f"[{_title(link['target'], own) or link['name']}]({link['target']}", text)
     return indented(relinked(titled, {link.target: _on_site(link.target, own) for link in links(titled)}))
+
+
+def on_page_content(text: str, /, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Return the page as GitHub renders it. Markdown that is left in it is a warning, which ends a strict build."""
+    if page.file.src_uri.startswith("source/"):
+        return text
+    done = rendered.finished(text)
+    for fault in rendered.faults(done):
+        _log.warning("%s: the page shows Markdown as text: %r", page.file.src_uri, fault)
+    return done
 
 
 def _title(target: str, own: str) -> str | None:

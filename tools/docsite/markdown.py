@@ -85,25 +85,34 @@ def _masked(text: str) -> str:
 def indented(text: str) -> str:
     """Return `text` with lists that Python-Markdown reads as CommonMark does.
 
-    CommonMark lets the content of an item begin where its text begins. Python-Markdown wants four columns.
+    CommonMark lets the content of an item begin where its text begins. Python-Markdown wants four columns per level.
     """
     lines: list[str] = []
-    fence, in_list, shift = "", False, 0
+    columns: list[int] = []
+    fence, shift, before = "", 0, ""
     for line in text.splitlines():
         found = _FENCE.match(line)
-        if not fence:
+        if fence:
+            fence = "" if found is not None and line.strip().startswith(fence) else fence
+        elif line.strip():
+            item = _ITEM.match(line)
             depth = len(line) - len(line.lstrip(" "))
-            if line and not depth:
-                in_list = _ITEM.match(line) is not None or (in_list and lines[-1] != "")
-            shift = _shift(depth) if in_list else 0
+            outer = [column for column in columns if column <= depth]
+            own = depth - (outer[-1] if outer else 0)
+            if item is not None and own < _INDENT:
+                columns = [*outer, len(item[0])]
+                own = 0
+            elif not before.strip():
+                columns = outer  # Without a blank line, the text continues a paragraph of an inner item.
+            shift = len(outer) * _INDENT + own - depth
             fence = found[1] if found is not None else ""
-        elif found is not None and line.strip().startswith(fence):
-            fence = ""
-        lines.append(" " * shift + line if line else "")
+        lines.append(_moved(line, shift))
+        before = line
     return "\n".join(lines) + "\n"
 
 
-def _shift(depth: int) -> int:
-    """Return by how many columns a line of a list moves that is indented by `depth`."""
-    level = depth // 2
-    return max(level * _INDENT - depth, 0)
+def _moved(line: str, shift: int) -> str:
+    """Return a line with `shift` more spaces in front, or with as many fewer as it has."""
+    if not line.strip() or shift >= 0:
+        return " " * shift + line if line.strip() else ""
+    return line[min(-shift, len(line) - len(line.lstrip(" "))) :]
