@@ -23,10 +23,12 @@ from etdev.program.analysis.storage import Storage
 from etdev.program.footprint import planned_memory
 from etdev.units import format_size
 
-MODEL, TITLE = "vit", "Planned memory of a small vision transformer on the portable kernels"
+MODEL, TITLE = "vit", "Planned memory of a small vision transformer"
 OUT = Path(__file__).resolve().parents[1] / "docs" / "images" / "memory.svg"
-WIDTH, HEIGHT, GAP, TOP, BOTTOM = 400, 260, 40, 72, 40
+WIDTH, HEIGHT, GAP, TOP, BOTTOM = 400, 260, 40, 80, 42
 """Pixels: of one map, between the maps, above them and below."""
+THEME = "<style>@media (prefers-color-scheme: dark) { svg { color: #c9d1d9 } }</style>"
+"""The colour of the text on a dark page that shows the picture as an image. The site uses the colour of its text."""
 COLOURS = ("#4c78a8", "#72b7b2", "#54a24b", "#b279a2", "#9d755d", "#f2a65a")
 
 
@@ -58,10 +60,11 @@ def draw(maps: tuple[Map, ...], title: str) -> str:
     lines = [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {TOP + HEIGHT + BOTTOM}" role="img" '
-            f'font-family="system-ui, sans-serif" font-size="23" fill="#808080">'
+            f'font-family="system-ui, sans-serif" font-size="29" color="#424a53" fill="currentColor">'
         ),
         f"<title>{escape(title)}</title>",
-        f'<text x="0" y="24">{escape(title)}</text>',
+        THEME,
+        f'<text x="0" y="28">{escape(title)}</text>',
     ]
     for number, item in enumerate(maps):
         lines += _map_lines(item, number * (WIDTH + GAP), most)
@@ -73,10 +76,7 @@ def _map_lines(item: Map, left: int, most: int) -> Iterator[str]:
     floor = TOP + HEIGHT
     label = f"{escape(item.label)}: {format_size(item.size)}"
     yield f'<text x="{left}" y="{floor - height - 10:.1f}" font-weight="bold">{label}</text>'
-    yield (
-        f'<rect x="{left}" y="{floor - height:.1f}" width="{WIDTH}" height="{height:.1f}" fill="#808080" '
-        'fill-opacity="0.12"/>'
-    )
+    yield (f'<rect x="{left}" y="{floor - height:.1f}" width="{WIDTH}" height="{height:.1f}" fill-opacity="0.12"/>')
     for number, storage in enumerate(sorted(item.storages, key=lambda found: (found.start, found.offset))):
         across, up = WIDTH / item.instants, HEIGHT / most
         yield (
@@ -84,7 +84,7 @@ def _map_lines(item: Map, left: int, most: int) -> Iterator[str]:
             f'width="{max((storage.end - storage.start) * across, 0.5):.2f}" height="{storage.size * up:.2f}" '
             f'fill="{COLOURS[number % len(COLOURS)]}" fill-opacity="0.85"/>'
         )
-    yield f'<text x="{left}" y="{floor + 30}">instructions → (height: bytes)</text>'
+    yield f'<text x="{left}" y="{floor + 30}">time → (height: bytes)</text>'
 
 
 def build_maps() -> tuple[Map, ...]:

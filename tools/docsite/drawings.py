@@ -9,8 +9,12 @@ from html import escape
 from etdev.planner import Buffer, Plan, Problem, make_plan
 
 WIDTH = 440
-_INK = "#6f7a88"
-"""Of texts and lines; legible on light and on dark pages."""
+_SIZE = 14.5
+"""Of the text; 11 pixels where the drawing fills a phone."""
+_INK = "currentColor"
+"""Of texts and lines. The site draws them in the colour of its text."""
+_THEME = "<style>@media (prefers-color-scheme: dark) { svg { color: #c9d1d9 } }</style>"
+"""The colour on a dark page that shows the drawing as an image."""
 _COLOURS = {
     "a": "#4c78a8",
     "b": "#3f8f8a",
@@ -49,13 +53,13 @@ def _svg(title: str, height: float, parts: Iterable[str]) -> str:
     """Return a drawing of these elements."""
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" width="{WIDTH}" role="img" '
-        f'font-family="system-ui, sans-serif" font-size="13" fill="{_INK}">'
+        f'font-family="system-ui, sans-serif" font-size="{_SIZE}" color="#424a53" fill="{_INK}">'
     )
     tip = (
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
         f'orient="auto-start-reverse"><path d="M0 0 8 4 0 8z" fill="{_INK}"/></marker></defs>'
     )
-    return "\n".join([head, f"<title>{escape(title)}</title>", tip, *parts, "</svg>\n"])
+    return "\n".join([head, f"<title>{escape(title)}</title>", _THEME, tip, *parts, "</svg>\n"])
 
 
 def _text(x: float, y: float, text: str, *, anchor: str = "start", fill: str = "", bold: bool = False) -> str:
@@ -171,7 +175,7 @@ def _planner() -> str:
         parts += _map(problem, plan, names, (x, 224 - height, 140, height), plan.size)
     y = 224 - 200 * bound / most
     parts.append(f'<line x1="0" y1="{y:g}" x2="{WIDTH}" y2="{y:g}" stroke="{_INK}" stroke-dasharray="5 3"/>')
-    parts.append(_text(0, 244, f"dashed: the lower bound, {bound}: the most bytes in use at once"))
+    parts.append(_text(0, 244, "dashed: the lower bound, the most bytes in use at once"))
     return _svg("Plans of one problem, and their lower bound", 252, parts)
 
 
