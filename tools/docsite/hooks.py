@@ -6,6 +6,7 @@ import logging
 import posixpath
 import re
 from pathlib import Path
+from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -35,6 +36,16 @@ _SHOWN = {
     ".h": "cpp",
 }
 """Suffixes of the files of a folder that its page shows, and their language."""
+_META: dict[str, dict[str, Any]] = {
+    "index.md": {"hide": ["navigation"]},
+    "start.md": {"hide": ["navigation"]},
+    "faq.md": {"hide": ["navigation"]},
+    "comparison.md": {"hide": ["navigation"]},
+    "find-memory.md": {"search": {"boost": 4}},
+    "config.md": {"search": {"boost": 0.5}},
+    "json.md": {"search": {"boost": 0.5}},
+}
+"""Front matter of pages: GitHub would show it as a table. Navigation that names only the page itself is hidden."""
 _log = logging.getLogger("mkdocs.hooks.docsite")
 
 
@@ -56,6 +67,7 @@ def on_files(files: Files, /, *, config: MkDocsConfig) -> Files:
 def on_page_markdown(text: str, /, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Return the page with links within the site, and with lists that Python-Markdown reads."""
     own = page.file.src_uri
+    page.meta.update(_META.get(own, {}))
     titled = _FILE_NAME.sub(lambda link: f"[{_title(link['target'], own) or link['name']}]({link['target']}", text)
     return indented(relinked(titled, {link.target: _on_site(link.target, own) for link in links(titled)}))
 
@@ -64,7 +76,7 @@ def on_page_content(text: str, /, *, page: Page, config: MkDocsConfig, files: Fi
     """Return the page as GitHub renders it. Markdown that is left in it is a warning, which ends a strict build."""
     if page.file.src_uri.startswith("source/"):
         return text
-    done = rendered.finished(text)
+    done = rendered.finished(text, ROOT / "docs")
     for fault in rendered.faults(done):
         _log.warning("%s: the page shows Markdown as text: %r", page.file.src_uri, fault)
     return done
