@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,7 +57,8 @@ def _header(path: KeyPath) -> str:
 
 
 def _row(path: KeyPath, key: Key) -> str:
-    cells = (f"`{key.name}`", _type(key.node, (*path, key.name)), _default(key), key.description)
+    meaning = re.sub(r"\bdocs/([\w-]+\.md)", r"[\1](\1)", key.description)
+    cells = (f"`{key.name}`", _type(key.node, (*path, key.name)), _default(key), meaning)
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
