@@ -48,11 +48,25 @@ SAMPLES = """
 """
 
 
-def target(samples: str = 'samples = "data:samples"', most: int = 4) -> None:
+def target(samples: str = 'samples = "data:samples"', most: int | str = 4) -> None:
     """A target ``cpu`` here, whose file computes the sine of four numbers."""
     write_project(Path(), CONFIG.format(samples=samples, most=most), data=SAMPLES, ops="registered = True\n")
-    Path("build/cpu").mkdir(parents=True)
+    Path("build/cpu").mkdir(parents=True, exist_ok=True)
     write(chain(1), "build/cpu/tiny.pte")
+
+
+def test_sizes_that_only_the_config_excludes(run: Run) -> None:
+    """ExecuTorch's runtime takes all sizes up to the maximum, and a U-Net of four levels then fails inside."""
+    np.save("four.npy", np.zeros(4, np.float32))
+    for dims, said in (
+        ("8\n    dims.n.min = 5", "axis 0 is 4, which is outside 'n' = 5..8"),
+        ("9\n    dims.n.multiple_of = 3", "axis 0 is 4, which is outside 'n' = 3..9 in steps of 3"),
+    ):
+        target(most=dims)
+        code, _, err = run("cpu", "--input", "four.npy")
+        assert (code, said in err) == (2, True), err
+        assert "help: pass a size that the config declares: etdev.toml:" in err
+    assert run("build/cpu/tiny.pte", "--input", "four.npy")[0] == 0
 
 
 def largest(out: str) -> list[float]:

@@ -16,6 +16,7 @@ KERNEL = (
 DELEGATE = "method->execute() failed [[method.cpp:1504] CALL_DELEGATE execute failed at instruction 1]"
 
 
+SHAPES = "method->execute() failed [[XNNExecutor.cpp:169] Internal Error: Propagating input shapes failed with code: 3]"
 CRASH = "the runtime's process ended with signal SIGSEGV"
 VALUES = "check the values of the inputs"
 FILE = "pass that file: `--data FILE.ptd`"
@@ -26,6 +27,7 @@ FILE = "pass that file: `--data FILE.ptd`"
     [
         (ProgramFailureError(KERNEL), (), ("check the values and sizes of the inputs",)),
         (ProgramFailureError(DELEGATE), (), (FILE,)),
+        (ProgramFailureError(SHAPES), (), ("check the sizes of the inputs",)),
         (ProgramFailureError(DELEGATE), (Path("weights.ptd"),), ()),
         (RuntimeCrashError(CRASH), (), (VALUES, FILE)),
         (RuntimeCrashError(CRASH), (Path("weights.ptd"),), (VALUES,)),

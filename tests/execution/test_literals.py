@@ -146,7 +146,7 @@ IMAGES, ONE_IMAGE = plan("uint8", 4, 96, 128, 3, bound=True), plan("uint8", 1, 3
             "pass an array of uint8 [3, 96, 128]: `array.transpose(2, 0, 1)`",
         ),
         (ONE_IMAGE, (1, 3, 97, 129), ": axis 2 is 97, not 96, axis 3 is 129, not 128", "of uint8 [1, 3, 96, 128]"),
-        (ONE_IMAGE, (3, 96, 128), "but the value is uint8 [3, 96, 128]", "convert the array to uint8 [1, 3, 96, 128]"),
+        (ONE_IMAGE, (3, 96, 128), "but the value is uint8 [3, 96, 128]", "add an axis of one batch: array[None]"),
         (
             ONE_IMAGE,
             (7, 1, 96, 128, 3),

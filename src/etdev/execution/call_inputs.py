@@ -295,6 +295,16 @@ _FLOATS = frozenset({"HALF", "FLOAT", "DOUBLE", "BFLOAT16"})
 _EXAMPLES = {"int": "3", "double": "0.5", "bool": "true"}
 
 
+def _conversion(declared: m.Tensor, tensor: torch.Tensor) -> str:
+    """Return advice on an array with another dtype or another number of axes than the input."""
+    dtype, axes = torch_dtype(declared.scalar_type), len(declared.sizes)
+    if tensor.dtype == dtype and tensor.dim() == axes - 1 and not wrong_axes(declared, (1, *tensor.shape)):
+        return "add an axis of one batch: array[None]"
+    if tensor.dtype != dtype and tensor.dim() == axes and not dtype.is_floating_point:
+        return f"convert the array to {wanted(declared)}; etdev converts only float32 arrays for quantized inputs"
+    return f"convert the array to {wanted(declared)}"
+
+
 def _checked(declared: m.Value, tensor: torch.Tensor, called: str) -> torch.Tensor | DataSet:
     import torch
 
@@ -305,7 +315,7 @@ def _checked(declared: m.Value, tensor: torch.Tensor, called: str) -> torch.Tens
         raise UsageError(problem, where=WHERE, hint="write `NAME=VALUE`")
     axes = len(declared.sizes)
     if tensor.dtype != torch_dtype(declared.scalar_type) or tensor.dim() not in (axes, axes + 1):
-        hint = f"convert the array to {wanted(declared)}; etdev converts only float32 arrays for quantized inputs"
+        hint = _conversion(declared, tensor)
         if tensor.dtype == torch.uint8 and torch_dtype(declared.scalar_type) == torch.int8:
             hint += ". For bytes of an image, subtract 128 first if the zero point is -128 (`etdev inspect` shows it)"
         raise UsageError(problem, where=WHERE, hint=hint)

@@ -190,7 +190,31 @@ def read_program(file: Path, spec: CallSpec) -> tuple[Program, m.ExecutionPlan, 
             where="--random",
             hint="remove one of them",
         )
-    return program, plan, _calls(file, plan, spec, quantized_ends(program).get(plan.name, ()))
+    calls = _calls(file, plan, spec, quantized_ends(program).get(plan.name, ()))
+    if spec.inputs and spec.project is not None:
+        _check_declared_sizes(spec.project, plan.name, calls)
+    return program, plan, calls
+
+
+def _check_declared_sizes(project: Project, method: str, calls: Calls) -> None:
+    """Raise an error if an input has a size that the target's config excludes, such as one below a minimum.
+
+    ExecuTorch's runtime only refuses sizes above the maximum of a dimension.
+    """
+    import torch
+
+    from etdev.pipeline.stages.inputs import check_shape
+
+    declared = project.config.methods.get(method)
+    if declared is None or declared.inputs is None:
+        return
+    for sample in calls.samples:
+        bound: dict[str, int] = {}
+        for item, value in zip(declared.inputs, sample, strict=False):
+            problem = check_shape(item, tuple(value.shape), declared.dims, bound) if torch.is_tensor(value) else None
+            if problem is not None:
+                hint = f"pass a size that the config declares: {project.where('methods', method)}"
+                raise UsageError(problem, where="--input", hint=hint)
 
 
 def _method(program: Program, name: str) -> m.ExecutionPlan:
@@ -233,7 +257,9 @@ def program_failed(error: ProgramFailureError, file: Path, plan: m.ExecutionPlan
     its own way, and XNNPACK crashes.
     """
     hints: list[str] = []
-    if "KernelCall failed" in str(error):
+    if "Propagating input shapes failed" in str(error):  # By XNNPACK.
+        hints = ["check the sizes of the inputs: the model takes only some of the sizes up to the maximum"]
+    elif "KernelCall failed" in str(error):
         hints = [
             "check the values and sizes of the inputs: the kernel rejects some, such as an index that is out of range"
         ]

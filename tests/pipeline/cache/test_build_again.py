@@ -18,6 +18,8 @@ from etdev.errors import LoadError
 from etdev.pipeline.cache import open_store
 from etdev.pipeline.results.notes import QUANTIZED_AGAIN, UNCHANGED
 from etdev.pipeline.results.result import BuildResult, CheckResult, TargetResult
+from etdev.runtime.native.toolchain import NATIVE_EXTRA, Missing
+from support.native import native_host
 from support.projects import LINEAR, LINEAR_CONFIG, write_project
 
 CONFIG = """
@@ -492,3 +494,21 @@ def test_a_model_that_cannot_be_loaded_any_more_is_told(config: Path) -> None:
     (config.parent / "model.py").unlink()
     with pytest.raises(LoadError, match="there is no module 'model'"):
         again(config)
+
+
+@pytest.mark.integration
+def test_a_check_runs_once_its_tools_are_there(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed CMake changed nothing: the target, with a check that had not run, came from the cache."""
+    native_host()
+    missing = Missing("no CMake of version 3.28 or later was found", NATIVE_EXTRA)
+    with monkeypatch.context() as patch:
+        patch.delenv("ETDEV_NATIVE_HOST", raising=False)
+        for module in "executable", "toolchain":
+            patch.setattr(f"etdev.runtime.native.{module}.find_toolchain", lambda: missing)
+        (before,) = again(config, verify=True).targets
+        assert next(check for check in before.checks if check.name == "native").hint == NATIVE_EXTRA
+        assert kinds(again(config, verify=True)) == ("nothing",)
+    result = again(config, verify=True)
+    assert next(check for check in result["cpu"].checks if check.name == "native").status == "passed"
+    assert kinds(result) == ("link",)
+    assert kinds(again(config, verify=True)) == ("nothing",)

@@ -217,6 +217,22 @@ READ_FAILURES = {
             'set `shape` of \'image\' to ["n", 1, "side", "side"]'
         ),
     ),
+    "channels last": (
+        lambda: [(image(2, 4, 4, 3), mask(2))],
+        (
+            "'data:f' returns inputs that method 'forward' does not accept: sample 0: input 'image' has the "
+            "shape [2, 4, 4, 3], but is declared as [n, 3, side, side]: axis 1 is 4 instead of 3"
+        ),
+        f"the config declares {DECLARED}; move the channels of 'image' in the samples: tensor.permute(0, 3, 1, 2)",
+    ),
+    "a label": (
+        lambda: [(image(2, 3, 4, 4), mask(2), 7)],
+        (
+            "'data:f' returns inputs that method 'forward' does not accept: sample 0: it contains 3 values, but the "
+            "method takes 2"
+        ),
+        f"the config declares {DECLARED}; yield only the inputs of the method, without labels: (image, mask)",
+    ),
     "no batch axis": (
         lambda: [(image(3, 4, 4), mask(2))],
         (

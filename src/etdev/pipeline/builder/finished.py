@@ -56,6 +56,8 @@ def find_finished(project: Project, target: str, options: BuildOptions, cache: C
         finished = Finished.model_validate_json(entry.record)
     except ValidationError:
         return None
+    if _has_more_tools(finished.result):
+        return None
     place, report = project.artifact(target), report_place(project, target)
     result = finished.result.model_copy(update={"artifact": display_path(project, place)})
     text = report_text(project, result)
@@ -67,6 +69,16 @@ def find_finished(project: Project, target: str, options: BuildOptions, cache: C
     notes = (*(note for note in result.notes if note not in (LINKED_AGAIN, QUANTIZED_AGAIN)), UNCHANGED)
     seen = result.model_copy(update={"notes": notes, "seconds": {}})
     return finished.model_copy(update={"result": seen})
+
+
+def _has_more_tools(result: TargetResult) -> bool:
+    """Return True if the check ``native`` did not run because of missing tools that are now installed."""
+    hints = [check.hint for check in result.checks if check.name == "native" and check.status == "not run"]
+    if not any(hints):
+        return False
+    from etdev.runtime.native.toolchain import TOOL_HINTS, Missing, find_toolchain
+
+    return not TOOL_HINTS.isdisjoint(hints) and not isinstance(find_toolchain(), Missing)
 
 
 def keep_finished(session: BuildSession, finished: Finished, compiled: Compiled) -> None:

@@ -207,7 +207,7 @@ def check_sample(sample: object, signature: Signature) -> str | None:
             return f"input {item.name!r} has the layout {value.layout} instead of a dense layout"
         if value.dtype != getattr(torch, item.dtype):
             return f"input {item.name!r} is {str(value.dtype).removeprefix('torch.')}, but is declared as {item.dtype}"
-        problem = _check_shape(item, tuple(value.shape), signature.dims, bound)
+        problem = check_shape(item, tuple(value.shape), signature.dims, bound)
         if problem is not None:
             return problem
     return None
@@ -223,7 +223,13 @@ def _sample_remedy(sample: object, signature: Signature) -> str | None:
     """Return a change of the config, or of the sample, that fixes the sample's problem; None if none is known."""
     import torch
 
-    if not isinstance(sample, tuple | list) or len(sample) != len(signature.inputs):
+    if not isinstance(sample, tuple | list):
+        return None
+    if len(sample) > len(signature.inputs):
+        names = ", ".join(item.name for item in signature.inputs)
+        first = f"({names}{',' * (len(signature.inputs) == 1)})"
+        return f"yield only the inputs of the method, without labels: {first}" if names else None
+    if len(sample) != len(signature.inputs):
         return None
     for item, value in zip(signature.inputs, sample, strict=True):
         if not isinstance(value, torch.Tensor):
@@ -232,16 +238,23 @@ def _sample_remedy(sample: object, signature: Signature) -> str | None:
         if dtype != item.dtype:
             convert = f"convert {item.name!r} in the samples with `.to(torch.{item.dtype})`"
             return f"{convert}, or set its `dtype` to {literal(dtype)} if the model takes that"
-        if len(shape) + 1 == len(item.shape) and _check_shape(item, (1, *shape), signature.dims, {}) is None:
+        if len(shape) + 1 == len(item.shape) and check_shape(item, (1, *shape), signature.dims, {}) is None:
             return f"add a batch axis to {item.name!r} in the samples: tensor.unsqueeze(0)"
         if len(shape) != len(item.shape):
             return f"if the samples are right, declare a shape of {len(shape)} axes for {item.name!r}"
-        if _check_shape(item, shape, signature.dims, {}) is not None:
+        if check_shape(item, shape, signature.dims, {}) is not None:
             return _size_remedy(item, shape, signature.dims)
     return None
 
 
+_CHANNEL_ORDERS = {3: ((2, 0, 1), (1, 2, 0)), 4: ((0, 3, 1, 2), (0, 2, 3, 1))}
+"""Maps a number of axes to the permutations of an image that move its channels first or last."""
+
+
 def _size_remedy(item: Input, shape: tuple[int, ...], dims: Mapping[str, Dim]) -> str | None:
+    for order in _CHANNEL_ORDERS.get(len(shape), ()):
+        if check_shape(item, tuple(shape[axis] for axis in order), dims, {}) is None:
+            return f"move the channels of {item.name!r} in the samples: tensor.permute{order}"
     for size, expected in zip(shape, item.shape, strict=True):
         if isinstance(expected, str) and size not in dims[expected].sizes:
             inside = dims[expected].min <= size <= dims[expected].max
@@ -261,7 +274,11 @@ def _size_remedy(item: Input, shape: tuple[int, ...], dims: Mapping[str, Dim]) -
     return f"if the samples are right, set `shape` of {item.name!r} to {literal(right)}"
 
 
-def _check_shape(item: Input, shape: tuple[int, ...], dims: Mapping[str, Dim], bound: dict[str, int]) -> str | None:
+def check_shape(item: Input, shape: tuple[int, ...], dims: Mapping[str, Dim], bound: dict[str, int]) -> str | None:
+    """Return the problem with the shape of an input; None if it matches the declaration.
+
+    ``bound`` maps the dynamic dimensions of earlier inputs to their sizes, and receives those of this one.
+    """
     declared = f"[{', '.join(map(str, item.shape))}]"
     found = f"input {item.name!r} has the shape {list(shape)}, but is declared as {declared}"
     if len(shape) != len(item.shape):

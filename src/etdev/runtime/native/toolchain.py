@@ -47,6 +47,11 @@ class Toolchain:
     """Ninja; None if CMake has to use make."""
 
 
+COMPILER_HINT = "apt install g++, or name a compiler in CXX"
+TOOL_HINTS = frozenset({COMPILER_HINT, NATIVE_EXTRA})
+"""Remedies for tools that the user can install."""
+
+
 @cache
 def find_toolchain() -> Toolchain | Missing:
     """Return the tools for the native host, or a :class:`Missing` for the first tool that was not found."""
@@ -91,7 +96,7 @@ def _compiler() -> tuple[Path, tuple[str, ...], tuple[Path, ...]] | Missing:
     if not named:
         found = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
         if found is None:
-            return Missing("no C++ compiler was found", "apt install g++, or name a compiler in CXX")
+            return Missing("no C++ compiler was found", COMPILER_HINT)
         return Path(found), (), ()
     try:
         words = shlex.split(named)
