@@ -107,21 +107,37 @@ def test_multiples(project: Callable[..., Project]) -> None:
 
 
 IN_STEPS = "the model does not work the same way for all sizes 2..24 in steps of 2 of 'n'"
+NARROW = "narrow the range, fix the size, or write a branch with torch.cond"
 MULTIPLES = {
     "larger multiples": (
         "return x.view(-1, 32)",
-        f"{IN_STEPS}: with 4, it does not satisfy ((4*n) % 32) == 0",
+        f"{IN_STEPS}: with n = 2, it does not satisfy ((4*n) % 32) == 0",
         "only multiples of 8 work: set `multiple_of` of 'n' to 8, or fix the size",
     ),
     "a branch": (
         "return x if x.shape[0] <= 8 else x + 1",
-        f"{IN_STEPS}: with 4, it does not satisfy n > 8",
-        "narrow the range, fix the size, or write the branch with torch.cond",
+        f"{IN_STEPS}: with n = 2, it does not satisfy n > 8",
+        "set `min` of 'n' to 10, fix the size, or write a branch with torch.cond",
+    ),
+    "a branch on the smallest size": (
+        "return x if x.shape[0] <= 2 else x + 1",
+        f"{IN_STEPS}: with n = 2, it does not satisfy n > 2",
+        "set `min` of 'n' to 4, fix the size, or write a branch with torch.cond",
+    ),
+    "a constant": (
+        "return x + (2 if x.shape[0] <= 8 else 3)",
+        f"{IN_STEPS}: with n = 2, it does not satisfy n > 8",
+        "set `min` of 'n' to 10, fix the size, or write a branch with torch.cond",
     ),
     "all but one": (
         "return x if x.shape[0] != 10 else x + 1",
-        f"{IN_STEPS}: with 10, it does not satisfy n != 10",
-        "narrow the range, fix the size, or write the branch with torch.cond",
+        f"{IN_STEPS}: with n = 10, it does not satisfy n != 10",
+        NARROW,
+    ),
+    "a part": (
+        "return x[: int(x.shape[0] * 0.3)] + 1",
+        f"{IN_STEPS}: with n = 2, it does not satisfy math.trunc(0.3*torch.sym_float(n)) == 7",
+        "set `min` of 'n' to 24, fix the size, or write a branch with torch.cond",
     ),
     "one size": (
         "return x * len(x.tolist())",
@@ -138,6 +154,52 @@ def test_a_model_that_does_not_take_all_multiples(
     """``torch.export`` accepts all of these but the last one, with the code of one size for all sizes."""
     made = project(_config().replace("max = 8", "max = 24, multiple_of = 2"), model=MODEL.format(body=body))
     check_failure(lambda: export(made), Failure(ExportError, DIM, message, hint))
+
+
+TWO = {
+    "a product": ("return x + (1 if x.shape[0] * more[0].shape[0] > 20 else 2)", "n = 2, m = 1", "m*n > 20"),
+    "more than the other": ("return x + (1 if x.shape[0] > more[0].shape[0] else 2)", "n = 2, m = 8", "n > m"),
+}
+
+
+@pytest.mark.parametrize(("body", "sizes", "condition"), TWO.values(), ids=TWO)
+def test_multiples_and_another_dimension(
+    project: Callable[..., Project], body: str, sizes: str, condition: str
+) -> None:
+    """Not with the largest size of the other one alone."""
+    config = _config(f"{X}, {Y}", more="dims.m = { max = 8 }\n").replace(
+        "n = { max = 8", "n = { max = 24, multiple_of = 2"
+    )
+    with pytest.raises(ExportError) as caught:
+        export(project(config, model=MODEL.format(body=body)))
+    assert f"with {sizes}, it does not satisfy " in caught.value.message, caught.value.message
+    assert caught.value.message.endswith(condition), caught.value.message
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return x.view(1, 4, -1, 4).transpose(1, 2) + 1",
+        "return x.reshape(-1, 8).sum(0)",
+        "return torch.nn.functional.avg_pool1d(x.T, 2)",
+    ],
+    ids=["a view", "a reduction", "pooling"],
+)
+def test_conditions_that_change_nothing(project: Callable[..., Project], body: str) -> None:
+    """A condition on the contiguity of a view refused a model that runs."""
+    config = _config().replace("max = 8", "max = 32, multiple_of = 4")
+    program = export(project(config, model=MODEL.format(body=body))).methods["forward"].program
+    placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
+    assert str(placeholders[-1].meta["val"].shape[0]).startswith("4*")
+
+
+def test_a_relation_of_multiples(project: Callable[..., Project]) -> None:
+    config = _config(f"{X}, {Y}", more="dims.m = { max = 12 }\n").replace(
+        "n = { max = 8", "n = { max = 24, multiple_of = 2"
+    )
+    with pytest.raises(ExportError) as caught:
+        export(project(config, model=MODEL.format(body="return x + more[0].repeat(2, 1)")))
+    assert "factor_of" not in str(caught.value), str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from etdev.config.models import Target
 from etdev.decisions import TilingDecision
 from etdev.devices import HOST
 from etdev.errors import WriteError
@@ -31,6 +32,7 @@ from etdev.pipeline.stages.delegation import summarize_delegation
 from etdev.pipeline.stages.emit import emit_object, emit_trial
 from etdev.pipeline.stages.link.linking import unplanned_options
 from etdev.program import Program
+from etdev.program.analysis.runtime_objects import runtime_objects
 from etdev.program.constants import constants_size
 from etdev.program.footprint import planned_memory
 from etdev.program.sidecar import Sidecar
@@ -55,7 +57,7 @@ class _Cost:
     """Bytes that one linked method needs, in memory and in the file."""
 
     memory: int
-    """Bytes of planned memory."""
+    """Bytes of planned memory. If the target limits its RAM, the runtime's objects for the method are included."""
     linked: Program
     """The linked method."""
     banked: int
@@ -116,6 +118,11 @@ def choose_forms(
     settings = {name: found.settings[name] for name, found in kept.items()}
     mixed, applied = _apply(lowered, settings, known)
     return _decided(_Candidate(mixed, applied, settings, {}), decisions)
+
+
+def limits_ram(settings: Target) -> bool:
+    """Return True if a target's RAM is limited, so that the size of the runtime's objects matters."""
+    return settings.memory.room is not None or settings.budget.ram is not None or bool(settings.runner)
 
 
 _ESTIMATED = "by estimate, the file would grow by more than memory would shrink"
@@ -237,8 +244,15 @@ class _Trials:
         banked: LinkOptions | None = None
         if self._room is not None:
             banked = unplanned_options(self._project, self._target, objects, self._exported.signatures)
-        methods = self._lowered.methods
-        return {name: _cost(objects, name, banked, share_state=share_state) for name in methods}
+        costs = {name: _cost(objects, name, banked, share_state=share_state) for name in self._lowered.methods}
+        if not limits_ram(self._project.config.targets[self._target]):
+            return costs
+        return {
+            name: replace(
+                cost, memory=cost.memory + sum(runtime_objects(plan, 4) for plan in cost.linked.execution_plan)
+            )
+            for name, cost in costs.items()
+        }
 
     def _emitted(self, lowered: LoweredModel) -> tuple[EmittedFiles | None, Emitted]:
         """Emit a copy of the lowered methods with ExecuTorch.

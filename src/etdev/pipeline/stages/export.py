@@ -92,11 +92,21 @@ def export_module(
             program = torch.export.export(module, example, dynamic_shapes=shapes, strict=False)
     except Exception as error:
         raise explain_export_error(error, project, user, signature, module) from error
-    check_multiples(project, signature, program, inspect.signature(module.forward))
+    parameters = inspect.signature(module.forward)
+    check_multiples(project, signature, program, parameters, partial(_export_at, module, signature))
     _refuse_unclear_writes(project, program)
     make_constants_contiguous(program)
     separate_copies(program)
     return program
+
+
+def _export_at(module: torch.nn.Module, signature: Signature, choice: Mapping[str, int]) -> ExportedProgram:
+    """Export ``module.forward`` with fixed sizes."""
+    import torch
+
+    inputs = make_inputs(signature, {**signature.largest(), **choice})
+    with torch.no_grad(), held_back():
+        return torch.export.export(module, inputs, strict=False)
 
 
 def _refuse_unclear_writes(project: Project, program: ExportedProgram) -> None:

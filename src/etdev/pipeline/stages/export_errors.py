@@ -13,7 +13,7 @@ from etdev.errors import ExportError
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.usercode import UserCode
 from etdev.pipeline.stages.inputs import Signature
-from etdev.pipeline.stages.multiples import SIZE_OF_INPUT
+from etdev.pipeline.stages.multiples import SIZE_OF_INPUT, declared_name
 from etdev.pipeline.stages.trials import Remedy, find_remedy, on_fakes, tensor_sizes
 
 if TYPE_CHECKING:
@@ -27,10 +27,12 @@ _BROADCAST = re.compile(r"The size of tensor a \(s\d+\) must match the size of t
 _UNKNOWN_OUTPUT = re.compile(r"Found <class '(?P<kind>.+?)'> in output, which is not a known type")
 _ASSIGNED = re.compile(r"Node copy__default\w* of type call_function is missing nn_module_stack")
 _RANGE_FIX = re.compile(r"^\s*(?P<dim>\w+) = Dim\('\w+'(?:, min=(?P<min>\d+))?(?:, max=(?P<max>\d+))?\)", re.MULTILINE)
+_MULTIPLE_OF_FACTOR = re.compile(r"(?:\d+\*)?\bfactor_of_(\w+)")
 _NUMBER = re.compile(r"\b\d{1,9}\b")
 _FIXED = re.compile(r"^\s*(?P<dim>\w+) = (?P<size>\d+)\s*$", re.MULTILINE)
 _SPECIALIZED = re.compile(
-    r"You marked (?:\d+\*_)?(?P<dim>\w+) as dynamic but your code specialized it to be a constant \((?P<size>\d+)\)"
+    r"You marked (?:\d+\*factor_of_)?(?P<dim>\w+) as dynamic but your code specialized it to be a constant "
+    r"\((?P<size>\d+)\)"
 )
 _MULTIPLE = re.compile(r"^\s*(?P<dim>\w+) = (?P<factor>\d+)\*_\w+\s*$", re.MULTILINE)
 
@@ -105,6 +107,13 @@ def _guard(error: Exception, project: Project, user: UserCode, signature: Signat
 def _must_be_equal(
     first: str, second: str, project: Project, signature: Signature, place: str | None = None
 ) -> ExportError:
+    stated = [declared_name(name, signature) for name in (first, second)]
+    if stated != [first, second]:  # A factor of a dimension in multiples.
+        return ExportError(
+            f"the model needs {stated[0]} and {stated[1]} to be equal",
+            where=project.where("methods", signature.method, "dims"),
+            hint="fix one of the sizes: `dims` cannot state this",
+        )
     return ExportError(
         f"the model needs {first!r} and {second!r} to be equal" + (f" ({place})" if place else ""),
         where=project.where("methods", signature.method, "dims", first),
@@ -183,6 +192,7 @@ def _first_line(error: Exception, signature: Signature) -> str:
     If the config has only one dynamic dimension, its name replaces torch's symbol (``s77``).
     """
     text = next(iter(str(error).strip().splitlines()), "no message")
+    text = _MULTIPLE_OF_FACTOR.sub(r"\1", text)
     symbols = set(re.findall(r"\bs\d+\b", text))
     if len(symbols) == 1 and len(signature.dims) == 1:
         return re.sub(r"\bs\d+\b", next(iter(signature.dims)), text)

@@ -120,9 +120,13 @@ def _require_positional(program: ExportedProgram, where: str) -> None:
 def _size(program: ExportedProgram, size: int | torch.SymInt, dims: dict[str, Dim], name: str, where: str) -> int | str:
     if isinstance(size, int):
         return size
-    number, symbol = size.node.expr.as_coeff_Mul()
-    if not symbol.is_Symbol or not number.is_Integer:
-        raise _computed_size(name, size, where)
+    symbol = size.node.expr
+    if not symbol.is_Symbol:
+        raise ExportError(
+            f"input {name!r} of the saved program has a dimension that is computed from another dimension ({symbol})",
+            where=where,
+            hint="export the program with plain torch.export.Dim dimensions, or build from the module (`multiple_of`)",
+        )
     bounds = program.range_constraints.get(symbol)
     try:
         lower, upper = int(bounds.lower), int(bounds.upper)
@@ -132,16 +136,5 @@ def _size(program: ExportedProgram, size: int | torch.SymInt, dims: dict[str, Di
             where=where,
             hint="export the program with torch.export.Dim(name, max=...)",
         ) from None
-    step = int(number)
-    dim = Dim(min=step * max(lower, 1), max=step * upper, multiple_of=step)
-    if dims.setdefault(str(symbol), dim) != dim:
-        raise _computed_size(name, size, where)
+    dims[str(symbol)] = Dim(min=max(lower, 1), max=upper)
     return str(symbol)
-
-
-def _computed_size(name: str, size: torch.SymInt, where: str) -> ExportError:
-    return ExportError(
-        f"input {name!r} of the saved program has a dimension that is computed from another dimension ({size})",
-        where=where,
-        hint="export the program with torch.export.Dim dimensions, or with multiples of them in all of its inputs",
-    )
