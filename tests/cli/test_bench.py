@@ -258,8 +258,14 @@ def test_two_programs(bench: Bench) -> None:
     out = bench(*arguments, "--workers", "1")[1]
     assert "of 6 calls, after 1 call to warm up; in turn with the other program" in out
     assert "  against    three.pte\n" in out
-    assert re.search(r"chain\.pte takes \d+\.\d\d times as long \(middle half of 6 rounds: [\d.]+ to [\d.]+\)", out)
+    number = r"[\d.e+-]+"
+    assert re.search(rf"chain\.pte takes {number} times as long \(middle half of 6 rounds: {number} to {number}\)", out)
     assert "  workers    1  " in out
+
+    out = bench("chain.pte", "--random", "--calls", "2", "--against", "three.pte")[1]
+    assert "too few rounds to compare (2): use more --calls or --seconds" in out
+    code, _, err = bench("chain.pte", "--random", "--against", "nothing")
+    assert (code, "--against: " in err) == (2, True), err
 
 
 def test_the_other_program_fails(bench: Bench) -> None:
@@ -274,7 +280,7 @@ def test_the_other_program_takes_other_inputs(bench: Bench) -> None:
     write(program(method([tensor(5, at=0), tensor(5, at=32)], [sin(0, 1)])), "five.pte")
     code, _, err = bench("chain.pte", "--input", "one.npy", *QUICK, "--against", "five.pte")
     assert code == 2
-    assert "float32 [5]" in err
+    assert "--against: five.pte: input 0 is float32 [5]" in err
 
 
 def test_the_other_program_cannot_run_in_this_runtime(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,21 +130,35 @@ def test_a_build_without_checks_is_not_verified(browser: Browser, tmp_path: Path
     off = tuple(CheckResult(name=name, status="not run", summary="it was turned off") for name in ("bytes", "plan"))
     page = etdev.report(built_file(tmp_path, chain(2), status="built", checks=off))
     browser.open(page)
-    assert browser.text(".tile .not-run") == "built, not verified"
+    assert browser.text(".tile .not-run") == "built but not run"
     assert browser.text("#verification p") == "No check ran: it was turned off (2 checks)."
     assert browser.run("return document.querySelectorAll('#verification table').length") == 0
     passed = CheckResult(name="plan", status="passed", summary="1 method")
     browser.open(etdev.report(built_file(tmp_path, chain(2), status="built", checks=(off[0], passed))))
     assert browser.text(".tile .not-run") == "built but not run"
     for name, said, kind in (
-        ("runtime", "verified", "passed"),
-        ("native", "verified in the C++ runtime", "passed"),
-        ("replay", "verified in the replay", "not-run"),
+        ("runtime", "good", "passed"),
+        ("native", "good in the C++ runtime", "passed"),
+        ("replay", "good in the replay", "not-run"),
     ):
         ran = CheckResult(name=name, status="passed", summary="1 sample")
         browser.open(etdev.report(built_file(tmp_path, chain(2), status="built", checks=(off[0], ran))))
         assert browser.text(f".tile .{kind}") == said
     assert browser.run("return document.querySelectorAll('#verification tbody tr').length") == 2
+
+
+@pytest.mark.integration
+def test_drawings_are_described_while_the_list_of_controls_is_closed(browser: Browser, tmp_path: Path) -> None:
+    browser.open(page_of(chain(2), tmp_path))
+    described = browser.run(
+        "return [...document.querySelectorAll('[role=application]')].map((one) =>"
+        " document.getElementById(one.getAttribute('aria-describedby'))).map((text) =>"
+        " [text.textContent, text.closest('details') === null]);"
+    )
+    assert len(described) == 2
+    for text, outside in described:
+        assert text.startswith("Keys: ")
+        assert outside
 
 
 @pytest.mark.integration

@@ -249,7 +249,7 @@ def test_arenas_have_the_names_of_banks(tmp_path: Path) -> None:
     assert (sizes["kArenaD_tcmBytes"], sizes["kBankD_tcmBytes"]) == ("64", "128")
     assert (sizes["kArenaAuto_Bytes"], sizes["kBankAuto_Bytes"], sizes["kArenaAlignment"]) == ("48", "4096", "32")
     assert "kArena1Bytes" not in header + cc
-    assert "Block<kArenaD_tcmBytes, kArenaAlignment> arena_d_tcm_ TINY_ARENA_D_TCM_ATTRIBUTES;" in cc
+    assert "alignas(kArenaAlignment) Block<kArenaD_tcmBytes> arena_d_tcm_ TINY_ARENA_D_TCM_ATTRIBUTES;" in cc
     assert 'static_assert(kArenaD_tcmBytes <= kBankD_tcmBytes, "kArenaD_tcmBytes is larger than the bank D-TCM");' in cc
     assert "  D_TCM (rw) : ORIGIN = D_TCM_ADDRESS, LENGTH = 128\n" in readme
     assert "  .bank_d_tcm (NOLOAD) : ALIGN(32) { *(.bss.etdev-bank.d_tcm) } > D_TCM\n" in readme

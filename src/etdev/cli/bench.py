@@ -183,7 +183,10 @@ def _against(
         return None
     from etdev.execution.bench import Against
 
-    found = find_program(name, config, data)
+    try:
+        found = find_program(name, config, data)
+    except UsageError as error:
+        raise UsageError(error.message, where="--against", hint=error.hint) from error
     libraries = native_libraries(None, runtime, found.project)
     return Against(found.file, found.data, libraries, found.project)
 
@@ -260,9 +263,14 @@ def _other(other: AgainstResult, result: BenchResult) -> Iterator[str]:
     yield _percentiles(other.latency)
     yield from _memory(other.memory, result.runtime)
     ratio = other.ratio
-    rounds = f"middle half of {count(ratio.rounds, 'round')}: {ratio.low:.2f} to {ratio.high:.2f}"
+    rounds = f"middle half of {count(ratio.rounds, 'round')}: {ratio.low:.3g} to {ratio.high:.3g}"
+    from etdev.execution.comparison import LEAST_COMPARED
+
+    if ratio.rounds < LEAST_COMPARED:
+        yield f"too few rounds to compare ({ratio.rounds}): use more --calls or --seconds"
+        return
     doubt = "; no clear difference" if ratio.low <= 1 <= ratio.high else ""
-    yield f"{printable(result.file)} takes {ratio.median:.2f} times as long ({rounds}){doubt}"
+    yield f"{printable(result.file)} takes {ratio.median:.3g} times as long ({rounds}){doubt}"
 
 
 def _on_threads(threads: int | None) -> str:

@@ -237,6 +237,9 @@ def _open_other(stack: ExitStack, subject: _Subject, against: Against) -> _Subje
         if subject.options.runtime is None and subject.name == "stock":
             hint = "use `--runtime replay` to measure both with the interpreter"
         raise MissingRequirementError(f"{against.file}: {error.message}", where="--against", hint=hint) from error
+    except UsageError as error:
+        hint = None if error.hint is None else error.hint.replace("--data ", "--against-data ")
+        raise UsageError(f"{against.file}: {error.message}", where="--against", hint=hint) from error
     numbers = len(subject.calls.samples), len(other.calls.samples)
     if numbers[0] != numbers[1]:
         raise UsageError(

@@ -17,6 +17,8 @@ TimedCall = Callable[[tuple[Any, ...]], tuple[float, float]]
 
 _ROUND_SECONDS = 0.05
 """Target duration in seconds of the calls that one program makes in a round."""
+LEAST_COMPARED = 5
+"""Minimum number of rounds for a comparison."""
 _LEAST_ROUNDS = 10
 """Number of rounds to aim at if the user asks for a number of calls."""
 

@@ -176,7 +176,7 @@ def read_program(file: Path, spec: CallSpec) -> tuple[Program, m.ExecutionPlan, 
         message = f"the program needs weights from another file: {outside[0]!r}"
         more = f" and {len(outside) - 1:,} more" if len(outside) > 1 else ""
         raise UsageError(message + more, where=str(file), hint="pass that file: `--data FILE.ptd`")
-    plan = _method(program, spec.method)
+    plan = _method(program, spec.method, file)
     devices = named_devices(program)
     forgotten = left_out(devices, spec.device_map)
     if forgotten is not None:
@@ -217,12 +217,12 @@ def _check_declared_sizes(project: Project, method: str, calls: Calls) -> None:
                 raise UsageError(problem, where="--input", hint=hint)
 
 
-def _method(program: Program, name: str) -> m.ExecutionPlan:
+def _method(program: Program, name: str, file: Path) -> m.ExecutionPlan:
     try:
         return program.method(name)
     except UsageError as error:
         names = ", ".join(plan.name for plan in program.execution_plan)
-        raise UsageError(error.message, hint=f"choose one with `--method`: {names}") from None
+        raise UsageError(error.message, where=str(file), hint=f"choose one with `--method`: {names}") from None
 
 
 def _calls(file: Path, plan: m.ExecutionPlan, spec: CallSpec, ends: Sequence[QuantizedEnd]) -> Calls:

@@ -176,10 +176,7 @@ class Modules:
     instructions: tuple[int, ...]
     """Number of instructions of each module."""
     weights: tuple[int, ...]
-    """Bytes of constants, of delegates, and of data that delegates look up.
-
-    A constant, delegate or data item counts only for the module that uses it first.
-    """
+    """Bytes of constants, of delegates, and of data that delegates look up. Each counts where it is used first."""
     written: tuple[int, ...]
     """Bytes that each module writes if every instruction runs once. The module's ops in delegates count, too."""
     peak: tuple[int, ...]
@@ -301,6 +298,10 @@ class ProgramPage:
     """Planned bytes per device."""
     sources: str | None
     """Reason why the instructions have no lines of the model's code, or None if they have such lines."""
+    verdict: str | None = None
+    """Verdict on the target, such as ``good``. None if the build's report is not available."""
+    verified: bool = False
+    """True if the target ran in ExecuTorch's runtime and nothing that the config asks for is missing."""
     nested: Mapping[str, int] = field(default_factory=dict)
     """Planned bytes of the programs in delegates, per device."""
     files: tuple[FilePage, ...] = ()

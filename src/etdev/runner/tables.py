@@ -36,18 +36,18 @@ def array_name(facts: Facts, number: int) -> str:
 
 def _memory(facts: Facts) -> Iterator[str]:
     for arena in facts.layout.arenas:
-        yield f"Block<{arena.constant}, kArenaAlignment> {arena.name}_ {attribute(facts, arena)};"
+        yield f"alignas(kArenaAlignment) Block<{arena.constant}> {arena.name}_ {attribute(facts, arena)};"
         if arena.bank is not None:
             text = f"{arena.constant} is larger than the bank {comment(arena.bank.name)}"
             yield f'static_assert({arena.constant} <= {arena.bank.constant}, "{text}");'
     for method in facts.layout.methods:
-        yield f"Block<{method.identifier}::kMethodPoolBytes, kPoolAlignment> pool_{method.identifier}_;"
-    yield "Block<kTempPoolBytes, kPoolAlignment> temp_memory;"
-    yield "Block<kIoBytes, kIoAlignment> io;"
+        yield f"alignas(kPoolAlignment) Block<{method.identifier}::kMethodPoolBytes> pool_{method.identifier}_;"
+    yield "alignas(kPoolAlignment) Block<kTempPoolBytes> temp_memory;"
+    yield "alignas(kIoAlignment) Block<kIoBytes> io;"
     yield f'static_assert(kIoBytes >= {facts.layout.io}, "kIoBytes is too small for the inputs and outputs");'
     if not facts.embed:
         for number in range(len(facts.files)):
-            yield f"Block<kFileBytes{number}, kFileAlignment> file_{number}_;"
+            yield f"alignas(kFileAlignment) Block<kFileBytes{number}> file_{number}_;"
 
 
 def _files(facts: Facts) -> Iterator[str]:

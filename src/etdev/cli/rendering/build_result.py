@@ -15,15 +15,7 @@ from etdev.cli.rendering.detail import Detail
 from etdev.cli.rendering.link_decisions import decision_lines, describe_order, kind_name
 from etdev.cli.rendering.output import paint
 from etdev.cli.rendering.text import count, escaped, line, lines, printable
-from etdev.cli.rendering.verdict import (
-    check_names,
-    describe_files,
-    describe_verdict,
-    file_verdict,
-    override_texts,
-    target_verdict,
-    unjudged_checks,
-)
+from etdev.cli.rendering.verdict import describe_files, describe_verdict, file_verdict, override_texts
 from etdev.decisions import TilingDecision
 from etdev.execution.availability import advises_map
 from etdev.pipeline.results.decision_counts import KINDS
@@ -31,6 +23,7 @@ from etdev.pipeline.results.never_ran import never_ran
 from etdev.pipeline.results.reasons import NOTHING_TO_ASK
 from etdev.pipeline.results.result import BuildResult, CheckResult, FailedTarget, OutputError, TargetResult
 from etdev.pipeline.results.result_parts import ram_parts
+from etdev.pipeline.results.verdict import check_names, target_verdict, unjudged_checks
 from etdev.units import format_seconds, format_size
 
 if TYPE_CHECKING:

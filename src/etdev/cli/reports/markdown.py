@@ -8,14 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from etdev.cli.rendering.text import escaped, printable
-from etdev.cli.rendering.verdict import (
-    describe_files,
-    describe_verdict,
-    file_verdict,
-    override_texts,
-    target_verdict,
-)
+from etdev.cli.rendering.verdict import describe_files, describe_verdict, file_verdict, override_texts
 from etdev.cli.reports.findings import Finding
+from etdev.pipeline.results.verdict import target_verdict
 from etdev.units import format_share, format_size
 
 if TYPE_CHECKING:

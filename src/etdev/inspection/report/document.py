@@ -22,6 +22,7 @@ from etdev.page.model import CheckRow, FilePage, ProgramPage, Texts
 from etdev.pipeline.project.places import REJECTED_SUFFIX
 from etdev.pipeline.results.reasons import NOTHING_TO_ASK
 from etdev.pipeline.results.result import BuildResult, CheckResult, TargetResult
+from etdev.pipeline.results.verdict import is_verified, target_verdict
 from etdev.pipeline.stages.link.nested import device_memory
 from etdev.program import Program
 from etdev.program.bank_report import counted_calls
@@ -122,6 +123,8 @@ def program_page(found: ReadProgram, texts: Texts) -> ProgramPage:
         size=info.size,
         sha256=found.sha256,
         status=target.status if target is not None else None,
+        verdict=target_verdict(target) if target is not None else None,
+        verified=target is not None and is_verified(target),
         problem=None,
         facts=_facts(target, info),
         memory=info.memory,
@@ -174,6 +177,8 @@ def _target_page(build: BuildResult, target: TargetResult, texts: Texts) -> Prog
             size=target.size,
             sha256=target.sha256,
             status=target.status,
+            verdict=target_verdict(target),
+            verified=False,
             problem=error.message,
             facts=_facts(target, None),
             memory=target.memory,

@@ -16,7 +16,6 @@ function grouped(number) {
   return number.toLocaleString("en-US");
 }
 
-/** `41.3 KiB`, as etdev writes it everywhere. */
 /** A number with some decimals. Halves go to the even digit, as in all other outputs. */
 function rounded(value, decimals) {
   const shifted = value * 10 ** decimals;
@@ -24,6 +23,7 @@ function rounded(value, decimals) {
   return (isHalf ? (2 * Math.round(shifted / 2)) / 10 ** decimals : value).toFixed(decimals);
 }
 
+/** `41.3 KiB`, as etdev writes it everywhere. */
 function size(bytes) {
   if (bytes < 1024) return `${bytes} B`;
   let value = bytes;
@@ -78,11 +78,20 @@ function facts(pairs) {
   );
 }
 
-/** How a drawing is used: by touch where that is the pointer, by keys, and by a pointer. */
+/**
+ * How a drawing is used: by touch where that is the pointer, by keys, and by a pointer. `id` is that of a hidden text with
+ * the same words, which describes the drawing also while the list is closed.
+ */
 function controlsHelp(id, touch, keys, pointer) {
   const isTouch = matchMedia("(pointer: coarse)").matches;
   const ways = [...(isTouch ? [["Touch", touch]] : []), ["Keys", keys], ["Pointer", pointer]];
-  return element("details", { class: "faint" }, element("summary", {}, "Controls"), element("div", { id }, facts(ways)));
+  const words = ways.map(([name, text]) => `${name}: ${text}`).join(" ");
+  return element(
+    "div",
+    {},
+    element("p", { id, hidden: "" }, words),
+    element("details", { class: "faint" }, element("summary", {}, "Controls"), facts(ways)),
+  );
 }
 
 /** A text in which parts between backticks are code. */

@@ -27,7 +27,7 @@ class GraphView extends GraphViewport {
   }
 
   build() {
-    this.help = graphHelp();
+    this.help = `graph-help-${graphs++}`;
     this.surface = element("div", { class: "graph-canvas" });
     this.canvas = new GraphCanvas(this.surface);
     this.details = element("div", { class: "graph-details", "aria-live": "polite" });
@@ -40,7 +40,7 @@ class GraphView extends GraphViewport {
         tabindex: "0",
         role: "application",
         "aria-label": this.summary(),
-        "aria-describedby": this.help.id,
+        "aria-describedby": this.help,
         onkeydown: (event) => this.onKey(event),
       },
       this.surface,
@@ -53,7 +53,7 @@ class GraphView extends GraphViewport {
       this.legend,
       this.data.hasBounds() ? element("p", { class: "faint" }, "Some sizes are dynamic: the graph has the largest.") : null,
       element("div", { class: "graph" }, this.frame, this.details),
-      this.help,
+      graphHelp(this.help),
     );
     this.resized = new ResizeObserver(() => this.onResize());
     this.resized.observe(this.surface);
@@ -223,6 +223,7 @@ class GraphView extends GraphViewport {
   /** Select an instruction, an end, or a group that shows several; -1 is none. */
   select(node, group = null) {
     this.selected = node;
+    this.tellFound();
     this.group = group;
     this.tell();
     this.paint();
@@ -329,14 +330,17 @@ class GraphView extends GraphViewport {
 
   search(wanted) {
     this.found = wanted.trim() ? this.data.find(wanted.trim().toLowerCase()) : [];
-    this.count.textContent = wanted.trim() ? `${grouped(this.found.length)} found` : "";
+    this.isSearching = Boolean(wanted.trim());
+    this.tellFound();
     this.mark();
     this.paint();
   }
 
-  /** Say which match is selected. */
-  tellMatch(node) {
-    this.count.textContent = `${grouped(this.found.indexOf(node) + 1)} of ${grouped(this.found.length)}`;
+  /** Say how many matches there are, and which of them is selected. */
+  tellFound() {
+    const at = this.found.indexOf(this.selected);
+    const count = grouped(this.found.length);
+    this.count.textContent = !this.isSearching ? "" : at < 0 ? `${count} found` : `${grouped(at + 1)} of ${count}`;
   }
 
   /** Mark what shows a match. */
@@ -351,7 +355,6 @@ class GraphView extends GraphViewport {
     const at = by > 0 ? (after < 0 ? 0 : from) : from - 1;
     const node = this.found.at(at % this.found.length);
     this.open(node);
-    this.tellMatch(node);
   }
 
   colourBy(index) {
@@ -363,10 +366,10 @@ class GraphView extends GraphViewport {
 
 let graphs = 0;
 
-function graphHelp() {
+function graphHelp(id) {
   const touch = "Tap a node for details. The buttons zoom; a match of the search and a link move to a node.";
   return controlsHelp(
-    `graph-help-${graphs++}`,
+    id,
     touch,
     "Up and down: instructions in the order of the file. Left and right: the same row. Enter: expand or collapse. " +
       "Shift and arrows: move. + − 0: zoom. /: find.",

@@ -204,6 +204,10 @@ def describe_repeated(project: Project, target: str, program: Program, data: Dat
         )
 
 
+_INTEGER_BACKENDS = frozenset({"ethos-u", "cortex-m"})
+"""Backends that take only quantized ops."""
+
+
 def describe_unused(project: Project, target: str, program: Program) -> Iterator[str]:
     """Yield notes on settings without effect. A possible cause is a misspelled name in the config.
 
@@ -223,6 +227,9 @@ def describe_unused(project: Project, target: str, program: Program) -> Iterator
             there = f" on {device}" if step.device is not None else ""
             where = project.where("targets", target, "partitioners", index)
             what = f"the partitioner {step.backend!r}{there} took no op"
+            if settings.quantize is None and step.backend in _INTEGER_BACKENDS:
+                yield f"{what}: it takes only quantized ops, and the target has no `quantize` ({where})"
+                continue
             yield f"{what}: its options, at {where}, may name ops that the model does not have"
     devices = {str(device) for device in (Device(), *named_devices(program))}
     sizes, banks = buffer_sizes(program), settings.memory.bank_names

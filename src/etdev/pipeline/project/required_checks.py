@@ -61,11 +61,12 @@ def unmeasured_limits(loaded: LoadedConfig) -> Iterator[Problem]:
             reason, hint = native_obstacle(loaded.config, target) or "", LIBRARY_HINT
         if not reason:
             continue
-        ends, advice = "succeeds", "; or require the check `budget`, which then fails the build"
+        end, advice = "succeeds", "; or require the check `budget`, which then fails the build"
         if "budget" in target.verify.require:
-            ends, advice = "ends with exit code 3", "; or remove the limit"
+            end, advice = "ends with exit code 3", "; or remove the limit"
         yield loaded.problem(
-            f"`{format_key(key)}`: this limit cannot be compared here, and a build {ends} without it: {reason}",
+            f"`{format_key(key)}`: this limit cannot be measured here, and a build {end} unless the known parts exceed "
+            f"it: {reason}",
             *key,
             hint=hint + advice,
             rule=UNMEASURED_LIMIT,

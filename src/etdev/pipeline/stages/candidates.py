@@ -1,7 +1,8 @@
 """The choice of forms and tiling for a program: candidates are linked, and their costs are compared.
 
 Estimates of memory are used only to propose candidates. The measured costs of linked candidates decide. With forms, a
-method never needs more planned memory than without forms (the *stock lowering*). A method is tiled in three cases:
+method never needs more planned memory than without forms (the *stock lowering*). If the target limits its RAM, the
+runtime's objects count as memory. A method is tiled in three cases:
 
 * Tiling saves more bytes of memory than it adds to the file.
 * Without tiling, ops would run on a slow kernel.

@@ -45,15 +45,15 @@ Error Fail(Error error, const char* text) {
   return error;
 }
 
-// Static memory of a number of bytes, which may be 0.
-template <size_t kBytes, size_t kAlignment>
+// Static memory of a number of bytes, which may be 0. The alignment is that of the variable, so that no bytes are added.
+template <size_t kBytes>
 struct Block {
-  alignas(kAlignment) uint8_t bytes[kBytes];
+  uint8_t bytes[kBytes];
   uint8_t* at(size_t offset) { return bytes + offset; }
   Span<uint8_t> span(size_t size = kBytes) { return {bytes, size}; }
 };
-template <size_t kAlignment>
-struct Block<0, kAlignment> {
+template <>
+struct Block<0> {
   uint8_t* at(size_t) { return nullptr; }
   Span<uint8_t> span(size_t = 0) { return {}; }
 };

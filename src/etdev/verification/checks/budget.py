@@ -134,9 +134,10 @@ class _Limits:
             "scratch memory": 0 if isinstance(scratch, str) else max(scratch.values(), default=0),
         }
         known = Parts(tuple((name, size) for name, size in parts.items() if size))
-        judged = self._bytes("ram", sum(parts.values()), limit, lambda: known, "ram")
-        least = None if judged.missed is None else judged.missed.replace("ram: ", "ram: at least ", 1)
-        return replace(judged, seen=f"at least {sum(parts.values()):,} bytes ({known.largest()})", missed=least)
+        total = sum(parts.values())
+        judged = self._bytes("ram", total, limit, lambda: known, "ram", at_least=True)
+        seen = f"at least {total:,} bytes ({known.largest()})"
+        return replace(judged, seen=seen, remedy="reduce the largest part, or raise budget.ram")
 
     def of_scratch(self) -> Iterator[Limit | Unjudged]:
         """Compare the largest ``scratch`` and ``fast_scratch`` of the file's delegates with the limits."""
@@ -165,12 +166,15 @@ class _Limits:
             "add a backend that takes these ops (partitioners), or lower budget.delegated",
         )
 
-    def _bytes(self, name: str, found: int, limit: int, parts: Callable[[], Parts] | None, *key: str) -> Limit:
+    def _bytes(
+        self, name: str, found: int, limit: int, parts: Callable[[], Parts] | None, *key: str, at_least: bool = False
+    ) -> Limit:
         setting = ".".join(("budget", *key))
+        figure = f"at least {found:,}" if at_least else f"{found:,}"
         return Limit(
             ("budget", *key),
             f"{name} {format_size(found)} of {format_size(limit)}",
-            f"{name}: {found:,} bytes, {found - limit:,} more than {setting} ({limit:,})" if found > limit else None,
+            f"{name}: {figure} bytes, {found - limit:,} more than {setting} ({limit:,})" if found > limit else None,
             (lambda: parts().largest()) if parts is not None else None,
             advise(self._project, self._target, self._measured, f"budget.{key[0]}", *key),
         )
