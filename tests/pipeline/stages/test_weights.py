@@ -131,7 +131,8 @@ def test_files_that_cannot_be_loaded(
     if content is not None:
         path.write_bytes(content)
     made = project(CONFIG.replace("WEIGHTS", path.name), model=MODEL)
-    check_failure(lambda: load(made), Failure(MismatchError, WHERE, message.replace("{path}", str(path))))
+    hint = "correct the path, or make or download the file before the build" if content is None else None
+    check_failure(lambda: load(made), Failure(MismatchError, WHERE, message.replace("{path}", str(path)), hint))
 
 
 def test_no_pickle_is_opened(project: Callable[..., Project], tmp_path: Path) -> None:

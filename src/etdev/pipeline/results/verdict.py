@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from etdev.config.check_names import unjudged_level
-from etdev.pipeline.results.result import CheckResult, TargetResult
+
+if TYPE_CHECKING:
+    from etdev.pipeline.results.result import CheckResult, TargetResult
 
 
 def target_verdict(target: TargetResult) -> str:
