@@ -156,13 +156,13 @@ def test_a_model_that_does_not_take_all_multiples(
     check_failure(lambda: export(made), Failure(ExportError, DIM, message, hint))
 
 
-TWO = {
+PAIRS = {
     "a product": ("return x + (1 if x.shape[0] * more[0].shape[0] > 20 else 2)", "n = 2, m = 1", "m*n > 20"),
     "more than the other": ("return x + (1 if x.shape[0] > more[0].shape[0] else 2)", "n = 2, m = 8", "n > m"),
 }
 
 
-@pytest.mark.parametrize(("body", "sizes", "condition"), TWO.values(), ids=TWO)
+@pytest.mark.parametrize(("body", "sizes", "condition"), PAIRS.values(), ids=PAIRS)
 def test_multiples_and_another_dimension(
     project: Callable[..., Project], body: str, sizes: str, condition: str
 ) -> None:
