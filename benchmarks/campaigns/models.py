@@ -9,19 +9,17 @@ Demanded: the file computes what eager PyTorch does, and a share of the builds p
 bits as its object program, call after call. A relink of plain ExecuTorch's file has the same bits as that file. All of
 it counts where plain ExecuTorch's file is right; what plain ExecuTorch builds and runs right is not refused.
 
-    python benchmarks/campaigns/models.py [--count N] [--seconds S] [--seed N] [--start N]
+    python benchmarks/campaigns/models.py [--count N] [--seconds S] [--seed N] [--start N] [--plain FOLDER]
 """
 
 from __future__ import annotations
 
-import copy
-import functools
+import argparse
 import random
 import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +31,8 @@ import pytest
 import torch
 from campaign import Run, Settings, Trial, describe, main
 from drawn_models import Drawn, draw, module, tensor
+from plain_files import PlainFiles, PlainRefusedError
+from quick_torch import quicken
 
 from etdev.errors import EtdevError
 from etdev.pipeline.relink import relink
@@ -78,8 +78,9 @@ class _Campaign:
     def __init__(self, settings: Settings) -> None:
         warnings.simplefilter("ignore")
         torch.set_num_threads(1)
-        _quicken_torch()
+        quicken()
         self.seed = settings.seed
+        self._plain_files = PlainFiles(settings.options.plain)
         self._open = ExitStack()
         # A process of the runtime serves many builds.
         SpareProcesses().patch(pytest.MonkeyPatch())
@@ -123,9 +124,9 @@ class _Campaign:
     def _plain(self, drawn: Drawn, source: str, target: str, folder: Path, trial: Trial) -> str:
         """Build with plain ExecuTorch, run and relink. Return ``right``, ``wrong`` or ``refused``."""
         try:
-            file = _plain_file(drawn, source, target, folder)
-        except Exception as error:  # noqa: BLE001 - of ExecuTorch, whatever it is
-            trial.ends.append(f"plain refused: {type(error).__name__}")
+            file = self._plain_files.make(drawn, source, target, folder)
+        except PlainRefusedError as error:
+            trial.ends.append(f"plain refused: {error}")
             return "refused"
         shared = len(drawn.inputs) > 1
         try:
@@ -188,7 +189,7 @@ class _Campaign:
     def _is_right_alone(self, drawn: Drawn, target: str, folder: Path) -> bool:
         """Return whether plain ExecuTorch's file of another module is right."""
         try:
-            file = _plain_file(drawn, drawn.source(), target, folder)
+            file = self._plain_files.make(drawn, drawn.source(), target, folder)
             return self._is_right(drawn, drawn.source(), file)
         except Exception:  # noqa: BLE001 - ExecuTorch refuses the other module, so the first one counts
             return True
@@ -256,33 +257,6 @@ class _Campaign:
             trial.wrong.append("object: other bits than the object program")
 
 
-def _quicken_torch() -> None:
-    """Let decompositions take less of the time of a trial; their results stay the same.
-
-    Each decomposition looks up all operators of torch once per namespace, although the trials add none. It also defines
-    thousands of functions whose annotations take longer to evaluate than the functions themselves.
-    """
-    from torch._C import DispatchKey
-    from torch._export import utils
-    from torch._ops import OperatorBase
-
-    utils._materialize_cpp_cia_ops = functools.cache(utils._materialize_cpp_cia_ops)
-    original = OperatorBase.py_impl
-
-    def py_impl(operator: OperatorBase, key: Any) -> Callable[[Any], Any]:
-        if not isinstance(key, DispatchKey) or key == DispatchKey.Python or key in operator.py_kernels:
-            return original(operator, key)
-
-        def register(function):  # type: ignore[no-untyped-def]
-            operator.py_kernels[key] = function
-            operator._dispatch_cache.clear()
-            return function
-
-        return register
-
-    OperatorBase.py_impl = py_impl  # type: ignore[method-assign]
-
-
 def _calls(drawn: Drawn, *, negated: bool = False) -> list[tuple[str, tuple[torch.Tensor, ...]]]:
     """Return methods and inputs of some calls; if ``negated``, floats have the other sign."""
 
@@ -306,31 +280,6 @@ def _eager(drawn: Drawn, source: str, *, negated: bool = False) -> list[torch.Te
     return found
 
 
-def _plain_file(drawn: Drawn, source: str, target: str, folder: Path) -> Path:
-    """Return the file that ExecuTorch makes by itself, with its defaults."""
-    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-    from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
-    from executorch.exir.passes import MemoryPlanningPass
-    from torch.export import Dim, export
-
-    made, methods = module(source), {}
-    for method, inputs in drawn.inputs.items():
-        one = copy.copy(made)
-        one.forward = getattr(made, method)  # type: ignore[method-assign]
-        example = tuple(tensor(dtype, shape, 1) for _, dtype, shape in inputs)
-        dims = {shape[0]: Dim(f"n{shape[0]}", min=1, max=max(shape[0], 2) + 2) for _, _, shape in inputs if shape}
-        shapes = tuple({0: dims[shape[0]]} if shape else {} for _, _, shape in inputs) if drawn.dynamic else None
-        methods[method] = export(one, example, dynamic_shapes=shapes)
-    parts = [XnnpackPartitioner()] if target == "xnnpack" else []
-    planning = MemoryPlanningPass(share_mutable_buffers=len(methods) > 1)
-    manager = to_edge_transform_and_lower(methods, partitioner=parts).to_executorch(
-        ExecutorchBackendConfig(memory_planning_pass=planning)
-    )
-    file = folder / "plain.pte"
-    file.write_bytes(manager.buffer)
-    return file
-
-
 def _close(found: list[Any], expected: list[torch.Tensor]) -> bool:
     def one(value: Any, wanted: torch.Tensor) -> bool:
         if not isinstance(value, torch.Tensor) or value.shape != wanted.shape or value.dtype != wanted.dtype:
@@ -350,5 +299,9 @@ def make(settings: Settings) -> Run:
     return _Campaign(settings).run
 
 
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--plain", type=Path, metavar="FOLDER", help="keep the files of plain ExecuTorch, or take them")
+
+
 if __name__ == "__main__":
-    sys.exit(main("models", make, doc=__doc__, count=20_000, hang=300))
+    sys.exit(main("models", make, doc=__doc__, count=20_000, hang=300, options=_options))

@@ -116,7 +116,9 @@ def test_a_run_goes_on_where_it_was_interrupted(repository: Path, tmp_path: Path
 @pytest.mark.nightly
 def test_models(repository: Path, tmp_path: Path) -> None:
     pytest.importorskip("executorch", reason="needs the extra `build`")
-    found = run(repository, tmp_path, "models", "--count", 6)
+    plain = tmp_path / "plain"
+    found = run(repository, tmp_path, "models", "--count", 6, "--plain", plain)
+    assert len(list(plain.iterdir())) >= 6
     assert found["ends"]["plain right"] > 2
     assert found["ends"]["relink same bits"] > 2
     assert found["ends"]["same as eager within tolerance"] > 2

@@ -1,0 +1,96 @@
+"""Less work for torch in a process that decomposes thousands of programs; its results stay the same.
+
+Nothing here may hold for a process that adds operators or installs packages.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from importlib import metadata
+from typing import Any, NamedTuple
+
+from torch._export import utils
+from torch._ops import OpOverload
+from torch._subclasses.fake_impls import op_implementations_dict
+from torch.export import exported_program
+
+
+def quicken() -> None:
+    """Change torch, the garbage collector and ``importlib.metadata`` in this process.
+
+    Each decomposition looks up all operators of torch once per namespace, and gives thousands of them other kernels for
+    its time. Each build of etdev asks for the files and entry points of all packages.
+    """
+    gc.set_threshold(50_000, 20, 50)
+    utils._materialize_cpp_cia_ops = functools.cache(utils._materialize_cpp_cia_ops)
+    original = exported_program._override_composite_implicit_decomp
+    exported_program._override_composite_implicit_decomp = _Overrides(original).block
+    metadata.PathDistribution.read_text = _remembered(metadata.PathDistribution.read_text)  # type: ignore[method-assign]
+
+
+def _remembered(read: Callable[[Any, str], str | None]) -> Callable[[Any, str], str | None]:
+    known: dict[tuple[str, str], str | None] = {}
+
+    def read_text(package: Any, name: str) -> str | None:
+        key = str(package._path), name
+        if key not in known:
+            known[key] = read(package, name)
+        return known[key]
+
+    return read_text
+
+
+class _Kernels(NamedTuple):
+    """The kernels of an operator outside and inside of a block, and its rule for fake tensors in it."""
+
+    outside: dict[Any, Any]
+    inside: dict[Any, Any]
+    rule: Callable[..., Any]
+
+
+class _Overrides:
+    """A block with other kernels, like torch's own, that makes the kernels of an operator only once."""
+
+    def __init__(self, original: Callable[[Any], AbstractContextManager[None]]) -> None:
+        self._original = original
+        self._known: dict[tuple[OpOverload, object], _Kernels] = {}
+
+    @contextmanager
+    def block(self, table: Mapping[OpOverload, Callable[..., Any]]) -> Iterator[None]:
+        known = {op: found for op, wanted in table.items() if (found := self._found(op, wanted))}
+        new = {op: wanted for op, wanted in table.items() if op not in known}
+        # Torch removes the rule that an operator had before its first block, so that block is unlike the later ones.
+        outside = {op: op.py_kernels.copy() for op in new if op not in op_implementations_dict}
+        with self._original(new):
+            for op, kernels in outside.items():
+                rule = op_implementations_dict[op]
+                self._known[op, _identity(new[op])] = _Kernels(kernels, op.py_kernels.copy(), rule)
+            for op, found in known.items():
+                _set(op, found.inside)
+                op_implementations_dict[op] = found.rule
+            try:
+                yield
+            finally:
+                for op, found in known.items():
+                    _set(op, found.outside)
+                    op_implementations_dict.pop(op, None)
+
+    def _found(self, op: OpOverload, wanted: Callable[..., Any]) -> _Kernels | None:
+        found = self._known.get((op, _identity(wanted)))
+        return found if found and found.outside == op.py_kernels else None
+
+
+def _identity(function: Callable[..., Any]) -> object:
+    """Return a value that equals that of each function that does the same: torch makes some of them anew each time."""
+    if isinstance(function, functools.partial) and not function.args and not function.func.__closure__:
+        return function.func.__code__, *function.keywords.items()
+    return function
+
+
+def _set(op: OpOverload, kernels: Mapping[Any, Any]) -> None:
+    op.py_kernels.clear()
+    op.py_kernels.update(kernels)
+    op._dispatch_cache.clear()
