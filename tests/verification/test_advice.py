@@ -55,11 +55,18 @@ def test_state_that_takes_much_of_the_memory(project: Callable[..., Project], st
     assert advise(made, "cpu", Measured(Path("p.pte"), 0, found), "budget.memory", "memory", "cpu") == expected
 
 
-@pytest.mark.parametrize(("forms", "advised"), [({"linear": 2}, True), ({}, False)], ids=["forms of ops", "none"])
-def test_forms_that_take_pools_and_heap(project: Callable[..., Project], forms: dict[str, int], advised: bool) -> None:
-    """A target for other kernels has no forms, so another `lowering` would change nothing."""
+@pytest.mark.parametrize(
+    ("forms", "width", "advised"),
+    [({"linear": 2}, 512, True), ({"linear": 2}, 16, False), ({}, 512, False)],
+    ids=["copies of operands", "operands too small for the heap", "no forms"],
+)
+def test_products_that_take_heap(
+    project: Callable[..., Project], forms: dict[str, int], width: int, advised: bool
+) -> None:
     made = project(CONFIG, model="")
-    found = program(method([tensor(4, at=0), tensor(4, at=16)], [sin(0, 1)], outputs=(1,)))
+    values = [replace(tensor(1), sizes=(width, width), dim_order=(0, 1))] * 3
+    call, operators = m.KernelCall(0, (0, 1, 2, 2)), (m.Operator("aten::mm", "out"),)
+    found = program(method(values, [call], outputs=(2,), operators=operators))
     measured = Measured(Path("p.pte"), 0, found, methods=(method_result(forms=forms),))
     advice = advise(made, "cpu", measured, "budget.ram", "ram")
     assert ('set `lowering` to "stock"' in advice) == advised

@@ -132,6 +132,8 @@ FORMS: tuple[Form, ...] = (
 )
 """Forms in the order in which they are applied."""
 
+PRODUCTS = frozenset(form.name for form in FORMS if {"aten::linear.out", "aten::mm.out"}.intersection(form.operators))
+"""Forms that compute a matrix product with a kernel that copies its operands."""
 _LIBRARY = "optimized"
 """Kernel library on which all gains depend. A runtime that lacks it gets the stock lowering."""
 

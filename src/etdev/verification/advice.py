@@ -8,10 +8,12 @@ from etdev.config.models import Target
 from etdev.config.tables.schemes import LEAST_GROUP, Int8DynamicInt4Weight, Pt2e, Scheme
 from etdev.devices import parse_device
 from etdev.inspection.breakdown import tensors_at_peak
+from etdev.lowering.forms import PRODUCTS
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.usable_forms import is_for_microcontrollers
 from etdev.program import Program
 from etdev.program import model as m
+from etdev.program.analysis.kernel_heap import copied_operands
 from etdev.program.analysis.quantized_ends import quantized_ends
 from etdev.program.devices import H2D_COPY, is_device_copy
 from etdev.program.footprint import constant_bytes, named_bytes, planned_memory
@@ -47,6 +49,13 @@ def accuracy_keys(scheme: Scheme) -> tuple[str, ...]:
     return ("calibration",) * _is_static(scheme) + ("keep_float",) * ("keep_float" in type(scheme).model_fields)
 
 
+def _copies_operands(measured: Measured) -> bool:
+    """Return True if matrix products in other forms than ExecuTorch's may copy operands to the heap."""
+    plans = measured.program.execution_plan if measured.program else ()
+    replaced = {method.name for method in measured.methods if PRODUCTS.intersection(method.forms)}
+    return any(copied_operands(plan) for plan in plans if plan.name in replaced)
+
+
 def _is_static(scheme: Scheme) -> bool:
     """Return True if a calibration determines the scales of activations."""
     return isinstance(scheme, Pt2e) and scheme.needs_calibration
@@ -63,7 +72,7 @@ def _advice(project: Project, target: str, measured: Measured, figure: str, plac
         case "ram":
             less = "reduce the largest part (`etdev bench --runtime native` lists the parts of each method)"
             stock = ', set `lowering` to "stock", which takes less memory outside of the plan'
-            return less + stock * any(method.forms for method in measured.methods)
+            return less + stock * _copies_operands(measured)
         case "scratch" | "fast_scratch":
             return "add `--optimise=Size` to the option `extra_flags` of the partitioner, or use another `memory_mode`"
         case "copies":

@@ -9,11 +9,12 @@ from math import inf
 
 from etdev import backends
 from etdev.backends.base import RewritesPrograms
-from etdev.devices import Device, parse_device
+from etdev.devices import HOST, Device, parse_device
 from etdev.inspection.delegate_memory import delegate_memory
 from etdev.inspection.naming import dtype_name
 from etdev.inspection.transfers import transfers_per_call
 from etdev.linker.options import MethodReport
+from etdev.lowering.forms import PRODUCTS
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.runtime_contents import needed_libraries
 from etdev.pipeline.results.decision_counts import count_copies, count_inplace
@@ -22,11 +23,12 @@ from etdev.pipeline.stages.artifacts import ExportedModel, LoweredModel
 from etdev.pipeline.stages.link.linking import LinkedProgram
 from etdev.program import Program
 from etdev.program.analysis.effects import operator_name
+from etdev.program.analysis.kernel_heap import copied_operands
 from etdev.program.analysis.quantized_ends import QuantizedEnd, quantized_ends
 from etdev.program.data_files.assignment import DataFiles
 from etdev.program.data_files.external import movable_data
 from etdev.program.devices import delegate_device, named_devices
-from etdev.program.footprint import buffer_sizes, repeated_bytes
+from etdev.program.footprint import buffer_sizes, planned_memory, repeated_bytes
 from etdev.program.info import BufferInfo
 from etdev.program.sidecar.records import DelegateRecord
 from etdev.units import format_size
@@ -201,6 +203,19 @@ def describe_repeated(project: Project, target: str, program: Program, data: Dat
         yield (
             f"{format_size(size)} of weights are in the file twice, for kernels and for delegates; "
             f"`targets.{target}.external_weights` stores equal bytes once"
+        )
+
+
+def describe_heap(project: Project, target: str, methods: Iterable[MethodResult], program: Program) -> Iterator[str]:
+    """Yield a note if faster matrix products need more memory outside of a target's banks than in them."""
+    if project.config.targets[target].memory.room is None:
+        return
+    replaced = {method.name for method in methods if PRODUCTS.intersection(method.forms)}
+    copied = max((copied_operands(plan) for plan in program.execution_plan if plan.name in replaced), default=0)
+    if copied > planned_memory(program)[str(HOST)]:
+        yield (
+            f"matrix products may copy {copied:,} bytes of their operands to the heap, which is in no bank; with the "
+            f"stock lowering ({project.where('targets', target, 'lowering')}), they are slower and copy nothing"
         )
 
 

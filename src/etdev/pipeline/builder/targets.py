@@ -24,6 +24,7 @@ from etdev.pipeline.builder.report_file import display_path, report_text
 from etdev.pipeline.builder.summary import (
     describe_constant_outputs,
     describe_float_ops,
+    describe_heap,
     describe_repeated,
     describe_state,
     describe_unguarded,
@@ -237,6 +238,7 @@ def _notes(
     yield from describe_nested(program.nested)
     yield from describe_state(program.linked.program)
     yield from describe_unused(session.project, name, program.linked.program)
+    yield from describe_heap(session.project, name, compiled.record.methods, program.linked.program)
     yield from describe_repeated(session.project, name, program.linked.program, program.data)
     yield from describe_float_ops(session.project, name, compiled.record.methods)
     yield from describe_unguarded(session.project, name, checks)

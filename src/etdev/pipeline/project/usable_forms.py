@@ -1,4 +1,4 @@
-"""The forms that lowering may use for a target: forms whose kernels are in the target's runtime."""
+"""The forms that lowering may use for a target, and the RAM that they may take."""
 
 from __future__ import annotations
 
@@ -35,3 +35,13 @@ def is_for_microcontrollers(settings: Target) -> bool:
     """Return True if a backend of the target is for microcontrollers, or has its own kernels for them."""
     kinds = RewritesPrograms | ForMicrocontrollers
     return any(isinstance(backends.get(step.backend), kinds) for step in settings.partitioners)
+
+
+def limits_ram(settings: Target) -> bool:
+    """Return True if a target's RAM is limited, so that forms must not take more of it than they save."""
+    return settings.memory.room is not None or settings.budget.ram is not None or bool(settings.runner)
+
+
+def ram_limit(settings: Target) -> int | None:
+    """Return the bytes of RAM that the config gives a target, in banks or as a limit; None if it does not say so."""
+    return min((size for size in (settings.memory.room, settings.budget.ram) if size is not None), default=None)
