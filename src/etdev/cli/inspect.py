@@ -47,7 +47,7 @@ _COPY_KINDS = {
     "cat": "several tensors in one",
     "write_back": "new content of a buffer",
     "order": "another order in memory",
-    "repeat": "the same content several times",
+    "repeat": "content expanded to another shape, or repeated",
 }
 _LISTED_TENSORS = 5
 """Maximum number of tensors to list for each peak. The largest tensors are listed."""

@@ -33,6 +33,7 @@ _NEW_SHAPE = frozenset(
     {"aten::view_copy.out", "aten::unsqueeze_copy.out", "aten::squeeze_copy.dim_out", "aten::squeeze_copy.dims_out"}
 )
 _VIEW_COPY = "aten::view_copy.out"
+_EXPAND_COPY = "aten::expand_copy.out"
 _LEFT = "the caller has its input or output on a device"
 _KEEPS_SHAPE = _SAME_SHAPE | CLONES.keys()
 
@@ -45,6 +46,8 @@ def elide_views(method: Method, work: Work, options: LinkOptions) -> Changed:
     for position, call, name in method.kernels():
         if _is_view(method.plan, call, name, numbers):
             found.consider(position, call, name)
+        elif _may_be_view(method.plan, call, name):
+            found.keep(position, call, name, "its sizes are known only at run time")
     return found.result()
 
 
@@ -58,6 +61,16 @@ def _is_view(plan: m.ExecutionPlan, call: m.KernelCall, name: str, numbers: Numb
         return name in IDENTITIES and len(runs(plan, call, name, numbers)) == 1
     except Refused:
         return False
+
+
+def _may_be_view(plan: m.ExecutionPlan, call: m.KernelCall, name: str) -> bool:
+    """Return whether an ``expand_copy`` may keep the shape: its sizes are dynamic, and at most those of its input."""
+    if name != _EXPAND_COPY:
+        return False
+    source, out = plan.values[call.args[0]], plan.values[call.args[-1]]
+    if not isinstance(source, m.Tensor) or not isinstance(out, m.Tensor):
+        return False
+    return source.sizes == out.sizes and not (source.is_static and out.is_static)
 
 
 def _is_clone(plan: m.ExecutionPlan, call: m.KernelCall) -> bool:
@@ -155,9 +168,14 @@ class _Views:
             self._require_kept(position, source, out)
             action = self._elide(position, call, name, source, out)
         except Refused as reason:
-            self.decisions.append(Elision(position, name, "kept", tensor.nbytes, str(reason)))
+            self.keep(position, call, name, str(reason))
         else:
             self.decisions.append(Elision(position, name, action, tensor.nbytes))
+
+    def keep(self, position: int, call: m.KernelCall, name: str, reason: str) -> None:
+        """Record that this copy stays."""
+        (out,) = outputs(self.plan, call.args)
+        self.decisions.append(Elision(position, name, "kept", self._tensor(out).nbytes, reason))
 
     def result(self) -> Changed:
         """Return the method with all decisions applied."""
