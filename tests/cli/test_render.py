@@ -312,11 +312,12 @@ def test_a_limit_that_was_not_compared_is_not_only_counted() -> None:
     ram = answer("budget", "not run", summary=summary, hint=hint, unjudged="etdev.toml:9:1")
     growth = answer("growth", "not run", summary="there is no baseline yet", unjudged="etdev.toml:8:1")
     found = target("cpu", checks(runtime=GOOD_RUNTIME, budget=ram, growth=growth))
-    shown = render_result(RESULT.model_copy(update={"targets": (found,)}), Detail.SHORT, io.StringIO())
-    assert [line for line in shown.splitlines() if " not run  " in line] == [
-        "  budget     not run  budget.ram: no CMake was found"
-    ]
-    assert "help: install CMake" in shown
+    for detail in (Detail.LINE, Detail.SHORT):
+        shown = render_result(RESULT.model_copy(update={"targets": (found,)}), detail, io.StringIO())
+        assert [line for line in shown.splitlines() if " not run  " in line] == [
+            "  budget     not run  budget.ram: no CMake was found"
+        ]
+        assert "help: install CMake" in shown
     for detail in (Detail.LINE, Detail.SHORT, Detail.FULL):
         verdict = render_result(RESULT.model_copy(update={"targets": (found,)}), detail, io.StringIO())
         assert "1 good except for a limit that was not compared (budget)" in verdict

@@ -218,6 +218,8 @@ def test_validate_shows_both_kinds(
         f"etdev.toml:4:11: warning: `model.weights`: there is no file {tmp_path}/w.safetensors\n"
         "  help: make or download it before the build\n"
     )
+    assert app.run(["validate", "-q"]) == 0
+    assert capsys.readouterr().out == captured.out.partition("\n")[2], "a warning is not hidden"
     assert app.run(["validate", "--output", "github", "-q"]) == 0
     assert capsys.readouterr().out.startswith("::warning file=etdev.toml,line=4,col=11,title=etdev%3A missing-file::")
     assert app.run(["validate", "--output", "json"]) == 0

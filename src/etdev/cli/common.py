@@ -133,7 +133,7 @@ DataOption = Annotated[
         show_default=False,
     ),
 ]
-QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Print only errors and results.")]
+QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Print only errors, warnings and results.")]
 VerboseOption = Annotated[bool, typer.Option("-v", "--verbose", help="Print more, and show tracebacks.")]
 DetailOption = Annotated[
     int,

@@ -73,9 +73,9 @@ def validate(
         wrong = ConfigError(tuple(problems))
         return _report(wrong, error_report(wrong, "validate"), outputs)
     refused = strict and bool(warnings)
-    silent = quiet and not refused
+    shown = [] if quiet and not refused else summaries
     report = _good(summaries, warnings, opened[0].name)
-    _write(outputs, report, (), lambda: "" if silent else _text(summaries, tuple(warnings)), tuple(warnings))
+    _write(outputs, report, (), lambda: _text(shown, tuple(warnings)), tuple(warnings))
     return ExitCode.CONFIG if refused else ExitCode.DONE
 
 
@@ -93,7 +93,7 @@ def _good(summaries: Sequence[str], warnings: Iterable[Problem], about: str) -> 
 def _text(summaries: Sequence[str], warnings: Sequence[Problem]) -> str:
     from etdev.config.diagnostics import as_warnings
 
-    return "\n".join(summaries) + "\n" + as_warnings(warnings)
+    return "".join(f"{summary}\n" for summary in summaries) + as_warnings(warnings)
 
 
 def _report(error: ConfigError, report: Report, outputs: Outputs) -> int:

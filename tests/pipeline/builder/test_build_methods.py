@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,9 @@ import pytest
 pytest.importorskip("executorch", reason="needs the extra `build`")
 
 import etdev
+from etdev.cli.rendering.build_result import render_result
+from etdev.cli.rendering.detail import Detail
+from etdev.cli.reports.findings import of_result
 from etdev.errors import ExportError, LoadError, StageError
 from etdev.pipeline.api import open_project
 from etdev.pipeline.builder.tasks import Task, plan_tasks
@@ -122,15 +126,22 @@ def test_the_same_where_each_method_has_its_state(tmp_path: Path) -> None:
 def test_state_that_is_one_in_the_model_and_several_in_the_program_is_said(tmp_path: Path, jobs: int) -> None:
     """Unless the config says which of the two is meant."""
     config = write_project(tmp_path, CONFIG.replace("    share_state = true\n", ""), model=MODEL)
-    notes = etdev.build(config, targets="portable", verify=False, jobs=jobs)["portable"].notes
-    said = [note.partition(", which")[0] for note in notes if "which the model has once" in note]
+    result = etdev.build(config, targets="portable", verify=False, jobs=jobs)
+    warnings = result["portable"].warnings
+    said = [found.message.partition(", which")[0] for found in warnings if "which the model has once" in found.message]
     assert sorted(said) == [
         "forward, again each have their own copy of scale",
         "peek, forward each have their own copy of seen",
     ]
+    shown = render_result(result, Detail.LINE, io.StringIO())
+    assert "a method does not see what other methods write" in shown
+    assert "help: set `model.share_state`: true shares the state, false keeps the copies" in shown
+    assert {(found.rule, found.level) for found in of_result(result)} == {("split-state", "warning")}
+    again = etdev.build(config, targets="portable", verify=False, jobs=jobs)
+    assert again["portable"].warnings == warnings, "a cached object program says it, too"
     for value in ("true", "false"):
         told = etdev.build(config, targets="portable", overrides=[f"model.share_state={value}"], verify=False)
-        assert "which the model has once" not in " ".join(told["portable"].notes)
+        assert told["portable"].warnings == ()
 
 
 @pytest.mark.slow

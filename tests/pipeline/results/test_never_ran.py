@@ -115,10 +115,11 @@ def test_where_it_is_said() -> None:
     """The exit code stays."""
     result = BuildResult(project="p", config="etdev.toml", versions={}, targets=(target(ABSENT),))
     assert result.exit_code == ExitCode.DONE
-    lines = render_result(result, Detail.FULL, io.StringIO()).splitlines()
-    at = lines.index("  warning    no check ran the program: no CUDA device")
-    assert lines[at + 1].lstrip().startswith("help: run `etdev verify gpu --device-map ")
-    assert lines[-1] == "p: 1 target, 1 built but not run"
+    for detail in Detail.LINE, Detail.SHORT, Detail.FULL:
+        lines = render_result(result, detail, io.StringIO()).splitlines()
+        at = lines.index("  warning    no check ran the program: no CUDA device")
+        assert lines[at + 1].lstrip().startswith("help: run `etdev verify gpu --device-map ")
+        assert lines[-1] == "p: 1 target, 1 built but not run"
     (finding,) = of_result(result)
     assert (finding.rule, finding.level) == ("never-ran", "warning")
     assert finding.message == "target 'gpu': no check ran the program: no CUDA device"

@@ -53,7 +53,7 @@ def render_files(result: FilesResult, shown: Detail, stream: TextIO | None = Non
         texts = []
         for file in result.files:
             texts += [f"{paint(printable(file.file), stream=stream)}  {file_verdict(file)}"]
-            texts += _failed_check_lines(file.checks, stream)
+            texts += _open_check_lines(file.checks, file.unmet, stream)
         return "\n".join(texts) + "\n"
     blocks = ["\n".join(_checked_file_lines(file, stream)) for file in result.files]
     return "\n\n".join([*blocks, *_notes(result.notes), describe_files(result)]) + "\n"
@@ -80,7 +80,7 @@ def _one_line(result: BuildResult, target: TargetResult, stream: TextIO) -> Iter
     stated = f", {count(keys, 'key')} overridden" if keys else ""
     heading = paint(target.name, stream=stream)
     yield f"{heading}  {target_verdict(target)}, {format_size(target.size)}{memory}{stated}  {_place(result, target)}"
-    yield from _failed_check_lines(target.checks, stream)
+    yield from _open_check_lines(target.checks, target.unmet, stream)
     yield from _warning_lines(target, stream)
 
 
@@ -102,8 +102,8 @@ def _short_lines(result: BuildResult, target: TargetResult, stream: TextIO) -> I
 def _short_verification(checks: Sequence[CheckResult], unmet: Sequence[CheckResult], stream: TextIO) -> Iterator[str]:
     """Yield a line with the numbers of checks that passed, failed and did not run.
 
-    Then yield lines about failed checks, about required checks that did not run, and about other checks that could not
-    compare a figure with its limit.
+    Then yield lines about failed checks, about required checks that did not run, and about limits that were not
+    compared.
     """
     passed = sum(check.status == "passed" for check in checks)
     failed = [check for check in checks if check.status == "failed"]
@@ -115,9 +115,14 @@ def _short_verification(checks: Sequence[CheckResult], unmet: Sequence[CheckResu
     counts += [f"{unasked} not needed"] if unasked else []
     counts += [f"{len(others)} not run ({check_names(others)})"] if others else []
     yield line("checks", ", ".join(counts))
+    yield from _open_check_lines(checks, unmet, stream)
+
+
+def _open_check_lines(checks: Sequence[CheckResult], unmet: Sequence[CheckResult], stream: TextIO) -> Iterator[str]:
+    """Yield lines about failed checks, required checks that did not run, and limits that were not compared."""
     yield from _failed_check_lines(checks, stream)
     yield from _unmet_lines(unmet, stream)
-    for check in unjudged_checks(others):
+    for check in unjudged_checks(check for check in checks if check not in unmet):
         yield line(check.name, f"{paint('not run', _COLOURS['not run'], stream=stream)}  {escaped(check.summary)}")
         yield from _advice_lines(check)
 
@@ -149,16 +154,16 @@ def _data_lines(target: TargetResult) -> Iterator[str]:
 
 
 def _remarks(target: TargetResult, stream: TextIO) -> Iterator[str]:
-    warning = never_ran(target)
-    if warning is not None:
-        yield line("warning", paint(warning.message, "yellow", stream=stream))
-        yield line("", f"help: {warning.hint}")
     yield from _warning_lines(target, stream)
     for text in target.notes:
         yield line("note", text)
 
 
 def _warning_lines(target: TargetResult, stream: TextIO) -> Iterator[str]:
+    warning = never_ran(target)
+    if warning is not None:
+        yield line("warning", paint(warning.message, "yellow", stream=stream))
+        yield line("", f"help: {warning.hint}")
     for found in target.warnings:
         yield line("warning", paint(escaped(found.message), "yellow", stream=stream))
         yield from lines("", [f"at {escaped(found.where)}", f"help: {escaped(found.hint)}"])

@@ -9,7 +9,7 @@ class Detail(IntEnum):
     """Level of detail with which a command describes each target or file."""
 
     LINE = 0
-    """One line, and the failed checks."""
+    """One line, the failed checks, the required checks that did not run, and the warnings."""
     SHORT = 1
     """The file, the planned memory, a summary of the checks, and all details of failed checks."""
     FULL = 2

@@ -97,7 +97,8 @@ def of_result(result: BuildResult) -> list[Finding]:
 def _of_warnings(target: TargetResult) -> Iterator[Finding]:
     for warning in target.warnings:
         message = _of_target(target.name, warning.message)
-        yield at(Finding("not-tried", message, "warning", hint=warning.hint), warning.where)
+        rule = "split-state" if warning in target.split_state else "not-tried"
+        yield at(Finding(rule, message, "warning", hint=warning.hint), warning.where)
 
 
 def _of_never_ran(target: TargetResult) -> Iterator[Finding]:

@@ -37,6 +37,7 @@ CHECK_RULES: Mapping[str, str] = {
     "not-run": "A required check that did not run",
     "not-tried": "A part of the model that verification could not try",
     "never-ran": "A program that verification accepted although no check ran it",
+    "split-state": "State that the model's methods share, and of which each method of the program has its own copy",
     "not-judged": "A limit of the config that was not checked",
 }
 """Rules for findings of verification. Each rule maps to a description. A failed check's name is also its rule."""

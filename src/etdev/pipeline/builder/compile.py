@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -12,10 +11,10 @@ from pydantic import ValidationError
 
 from etdev.config.tables.schemes import Pt2e
 from etdev.errors import LoadError, ProgramError
-from etdev.pipeline.builder.summary import describe_methods
+from etdev.pipeline.builder.summary import describe_methods, describe_split_state
 from etdev.pipeline.cache import Cache, Entry, FileAccess, Output, Reads, Watch, object_facts
 from etdev.pipeline.cache.import_closure import imported_files
-from etdev.pipeline.project import Project, says_share_state
+from etdev.pipeline.project import Project
 from etdev.pipeline.project.backend_options import option_files
 from etdev.pipeline.project.options import BuildOptions
 from etdev.pipeline.project.places import object_files, object_place, record_place, sidecar_place
@@ -23,9 +22,9 @@ from etdev.pipeline.project.progress import StageClock
 from etdev.pipeline.project.runtime_contents import runtime_files
 from etdev.pipeline.project.usercode import UserCode
 from etdev.pipeline.results.notes import LINKED_AGAIN
-from etdev.pipeline.results.result import MethodResult, Part
-from etdev.pipeline.stages.artifacts import ExportedModel, LoweredModel
-from etdev.pipeline.stages.emit import ObjectProgram, emit_object, find_common, merge_objects, read_object
+from etdev.pipeline.results.result import Failure, MethodResult, Part
+from etdev.pipeline.stages.artifacts import ExportedModel
+from etdev.pipeline.stages.emit import ObjectProgram, emit_object, merge_objects, read_object
 from etdev.pipeline.stages.etrecord import read_delegates
 from etdev.pipeline.stages.known_outputs import KnownOutputs
 from etdev.pipeline.stages.lower import lower_model, untiled
@@ -49,6 +48,7 @@ class Record(Part):
     outputs: dict[str, int]
     """Number of outputs of each method."""
     notes: tuple[str, ...]
+    split_state: tuple[Failure, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -260,9 +260,9 @@ def _emitted(
             *session.models.notes,
             *reference.notes,
             *_undeclared(session),
-            *_split_state(project, lowered, reference),
             *untiled(project, name, lowered),
         ),
+        split_state=tuple(describe_split_state(project, lowered, reference)),
     )
     with clock.stage("emit"):
         return record, emit_object(project, lowered, reference, name, path)
@@ -290,6 +290,7 @@ def _merged(
         update={
             "methods": tuple(method for part in parts for method in part.record.methods),
             "notes": tuple(dict.fromkeys(note for part in parts for note in part.record.notes)),
+            "split_state": tuple(dict.fromkeys(one for part in parts for one in part.record.split_state)),
         }
     )
     return Compiled(objects, record, reads, outputs, _models(session, name, record, clock, KnownOutputs()))
@@ -357,25 +358,6 @@ def _roots(project: Project, name: str) -> Iterator[str]:
         given = scheme.calibration
         entries += given.values() if isinstance(given, dict) else [given]
     yield from (entry.partition(":")[0] for entry in entries if entry is not None)
-
-
-def _split_state(project: Project, lowered: LoweredModel, exported: ExportedModel) -> Iterator[str]:
-    """Yield a note on each group of methods that share state in the model but not in the program.
-
-    In the program, each of these methods has its own copy of the state. Yield nothing if the config sets
-    `model.share_state`.
-    """
-    if says_share_state(project):
-        return
-    groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for name, methods in find_common(lowered, exported).items():
-        groups[tuple(methods)].append(name)
-    for together, names in groups.items():
-        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        yield (
-            f"{', '.join(together)} each have their own copy of {shown}, which the model has once: a method does "
-            "not see what other methods write; set `model.share_state` (true shares the state, false keeps the copies)"
-        )
 
 
 def _undeclared(session: BuildSession) -> Iterator[str]:

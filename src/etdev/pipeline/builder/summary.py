@@ -15,11 +15,12 @@ from etdev.inspection.naming import dtype_name
 from etdev.inspection.transfers import transfers_per_call
 from etdev.linker.options import MethodReport
 from etdev.lowering.forms import PRODUCTS
-from etdev.pipeline.project import Project
+from etdev.pipeline.project import Project, says_share_state
 from etdev.pipeline.project.runtime_contents import needed_libraries
 from etdev.pipeline.results.decision_counts import count_copies, count_inplace
-from etdev.pipeline.results.result import CheckResult, MethodResult, QuantizedTensor
+from etdev.pipeline.results.result import CheckResult, Failure, MethodResult, QuantizedTensor
 from etdev.pipeline.stages.artifacts import ExportedModel, LoweredModel
+from etdev.pipeline.stages.emit import find_common
 from etdev.pipeline.stages.link.linking import LinkedProgram
 from etdev.program import Program
 from etdev.program.analysis.effects import operator_name
@@ -115,6 +116,27 @@ def _quantized(end: QuantizedEnd, names: tuple[str, ...]) -> QuantizedTensor:
         quant_min=end.quant_min,
         quant_max=end.quant_max,
     )
+
+
+def describe_split_state(project: Project, lowered: LoweredModel, exported: ExportedModel) -> Iterator[Failure]:
+    """Yield a warning on each group of methods that share state in the model but not in the program.
+
+    In the program, each of these methods has its own copy of the state. Yield nothing if the config sets
+    `model.share_state`.
+    """
+    if says_share_state(project):
+        return
+    groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for name, methods in find_common(lowered, exported).items():
+        groups[tuple(methods)].append(name)
+    for together, names in groups.items():
+        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        yield Failure(
+            message=f"{', '.join(together)} each have their own copy of {shown}, which the model has once: a method "
+            "does not see what other methods write",
+            where=project.where("model"),
+            hint="set `model.share_state`: true shares the state, false keeps the copies",
+        )
 
 
 def describe_state(program: Program) -> Iterator[str]:

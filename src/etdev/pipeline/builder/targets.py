@@ -169,6 +169,7 @@ def _build_target(session: BuildSession, name: str, clock: StageClock, parts: Se
                 project.config.targets[name].memory.bank_names,
                 pooled=names_in(written.weights),
             ),
+            split_state=compiled.record.split_state,
             notes=tuple(_notes(session, name, compiled, program, inplace, checks, clock)),
         )
         staged.write_report(report_text(project, result))

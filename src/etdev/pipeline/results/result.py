@@ -285,6 +285,8 @@ class TargetResult(Part):
     """Seconds by stage, in the order in which the stages ran."""
     figures: Figures | None = None
     """The figures that budgets limit and baselines compare. Only ``build`` sets this field."""
+    split_state: tuple[Failure, ...] = ()
+    """Warnings on state that methods share in the model, and of which each method has its own copy in the program."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -294,8 +296,8 @@ class TargetResult(Part):
 
     @property
     def warnings(self) -> tuple[Failure, ...]:
-        """The warnings of all checks, each once."""
-        return tuple(dict.fromkeys(warning for check in self.checks for warning in check.warnings))
+        """The warnings of the build and of all checks, each once."""
+        return tuple(dict.fromkeys((*self.split_state, *(one for check in self.checks for one in check.warnings))))
 
     @property
     def exit_code(self) -> ExitCode:
