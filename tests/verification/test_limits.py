@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 from collections.abc import Callable
@@ -15,6 +16,9 @@ import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etdev.cli.rendering.build_result import render_result
+from etdev.cli.rendering.detail import Detail
+from etdev.cli.reports.findings import of_result
 from etdev.config.types import allowed_growth
 from etdev.devices import DeviceType
 from etdev.errors import ConfigError, MissingRequirementError, UsageError
@@ -26,7 +30,8 @@ from etdev.pipeline.cache.digests import Digests
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.baseline_source import check_baseline
 from etdev.pipeline.project.options import BuildOptions
-from etdev.pipeline.results.result import CheckResult, DataFile, MethodResult, UndelegatedOps
+from etdev.pipeline.results.result import BuildResult, CheckResult, DataFile, MethodResult, TargetResult, UndelegatedOps
+from etdev.pipeline.results.verdict import unjudged_checks
 from etdev.program import Blob, Program, flat_tensor, read, write
 from etdev.program import model as m
 from etdev.program.data_files.external import externalize
@@ -218,6 +223,27 @@ def test_a_share_that_nobody_knows_any_more_is_not_judged(budget: Budget) -> Non
         "budget.delegated: neither the file nor a report.json of its build states the number"
     )
     assert "; judged: file " in check.summary
+
+
+def test_a_missed_limit_does_not_hide_one_that_was_not_compared(budget: Budget) -> None:
+    """A build without CMake that missed `budget.memory` said nothing about `budget.ram`."""
+    check = budget("memory = { cpu = 1 }, ram = '1MiB'", chain(1))
+
+    assert (check.status, len(check.failures)) == ("failed", 1)
+    assert "; not compared: budget.ram: not measured; known: at least " in check.summary
+    assert check.unjudged is not None
+    assert check.unjudged.endswith("(targets.cpu.budget.ram)")
+    target = TargetResult(
+        name="cpu", status="gate failed", artifact="a.pte", size=1, sha256="0", quantize=None, checks=(check,)
+    )
+    assert unjudged_checks(target.checks) == [], "it failed, so it is not listed as not run"
+    result = BuildResult(project="p", config="etdev.toml", versions={}, targets=(target,))
+    for detail in Detail:
+        assert render_result(result, detail, io.StringIO()).count("not compared: budget.ram: not measured") == 1
+    assert [(found.rule, found.level) for found in of_result(result)] == [
+        ("budget", "error"),
+        ("not-judged", "warning"),
+    ]
 
 
 def test_all_of_no_ops_are_delegated(budget: Budget) -> None:

@@ -102,25 +102,27 @@ def judge(
 
     The check failed if a limit was missed. The check did not run if ``unjudged`` is not empty or ``limits`` is empty.
     Otherwise, the check passed. ``against`` is the start of a passed check's summary. ``note`` is the end of the
-    summary of a passed or failed check.
+    summary of a passed or failed check. The summary of a failed check also states the limits in ``unjudged``.
     """
+    reasons = "; ".join(f"{'.'.join(item.key)}: {item.reason}" for item in unjudged)
+    place = project.where("targets", target, *unjudged[0].key) if unjudged else None
     failures = tuple(_failure(project, target, limit, limit.missed) for limit in limits if limit.missed is not None)
     if failures:
         return failed(
             check,
             [failure.message for failure in failures],
             gate=True,
-            summary=failures[0].message + note,
+            summary=failures[0].message + note + (f"; not compared: {reasons}" if reasons else ""),
             where="; ".join(dict.fromkeys(failure.where for failure in failures)),
             hint="; ".join(dict.fromkeys(failure.hint for failure in failures)),
             failures=failures,
+            unjudged=place,
             latency=latency,
         )
     kept = ", ".join(limit.seen for limit in limits)
     if unjudged:
-        reasons = "; ".join(f"{'.'.join(item.key)}: {item.reason}" for item in unjudged)
         summary = f"{reasons}; judged: {kept}" if kept else reasons
-        return not_run(check, summary, unjudged=project.where("targets", target, *unjudged[0].key))
+        return not_run(check, summary, unjudged=place)
     if not limits:
         return not_run(check, NO_LIMIT)
     return passed(check, f"{against}{kept}{note}", latency=latency)

@@ -143,6 +143,7 @@ def _of_checks(prefix: str, checks: Sequence[CheckResult], unmet: Sequence[Check
         elif check in unmet:
             message = f"{prefix}{check.name} is required and did not run: {check.summary}"
             yield Finding("not-run", message, hint=check.hint)
-        elif check.unjudged is not None:
-            message = f"{prefix}{check.name} was not checked: {check.summary}"
+        if check.unjudged is not None and check not in unmet:
+            extent = "not checked" if check.status == "not run" else "not checked completely"
+            message = f"{prefix}{check.name} was {extent}: {check.summary}"
             yield at(Finding("not-judged", message, unjudged_level(check.name), hint=check.hint), check.unjudged)

@@ -129,7 +129,7 @@ class CheckResult(Part):
     value: float | None = None
     """Value of the metric, for the check ``accuracy``."""
     unjudged: str | None = None
-    """Location in the config of a limit that was not checked, because the check did not run."""
+    """Location in the config of a limit that was not compared, because its figure is unknown."""
     latency: LatencyResult | None = None
     """Measured times, for the check ``latency``."""
     lacking: bool = False

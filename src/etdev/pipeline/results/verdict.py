@@ -37,11 +37,12 @@ def is_verified(target: TargetResult) -> bool:
 
 
 def unjudged_checks(checks: Iterable[CheckResult]) -> list[CheckResult]:
-    """Return the checks that could not compare a figure with its limit in the config.
+    """Return the checks that did not run, because they could not compare a figure with its limit in the config.
 
     The check ``growth`` is left out, because a first build never has a baseline.
     """
-    return [check for check in checks if check.unjudged is not None and unjudged_level(check.name) == "warning"]
+    found = (check for check in checks if check.status == "not run" and check.unjudged is not None)
+    return [check for check in found if unjudged_level(check.name) == "warning"]
 
 
 def check_names(checks: Iterable[CheckResult]) -> str:
