@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from etdev.cli import app
+from etdev.config import module_imports
 from etdev.errors import UsageError
 from etdev.templates import TEMPLATES, project_name_from, render
 from etdev.templates import create as create_module
@@ -48,7 +49,18 @@ def test_the_next_step_can_be_copied_into_a_shell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: str, step: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(module_imports, "is_installed", lambda name: True)
     assert app.run(["init", "--", folder]) == 0
+    assert capsys.readouterr().err.splitlines()[-1] == f"Next: {step}"
+
+
+def test_the_next_step_installs_what_the_model_imports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(module_imports, "is_installed", lambda name: False)
+    assert app.run(["init", "my-llm", "--template", "llm"]) == 0
+    step = 'pip install "etdev[build,hf]" && cd my-llm && etdev build'
     assert capsys.readouterr().err.splitlines()[-1] == f"Next: {step}"
 
 
@@ -171,7 +183,7 @@ def test_asks_for_what_was_not_given(tmp_path: Path) -> None:
     assert f"  1  minimal       {TEMPLATES['minimal'].summary}" in shown
     assert "error: 'maximal' is not one of the options" in shown
     assert "error: '../up' cannot be the name of a project" in shown
-    assert "Next: cd new && etdev build" in shown
+    assert "cd new && etdev build" in shown
     assert 'name = "other"' in (tmp_path / "new" / "etdev.toml").read_text()
 
 

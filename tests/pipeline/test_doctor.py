@@ -135,6 +135,21 @@ def test_needs_of_a_config(
     assert ("the program runs on the Ethos-U processor only" in text) == (partitioner == NPU)
 
 
+def test_packages_that_the_model_imports(machine: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without transformers, everything was said to be installed, and the build of the template `llm` failed."""
+    _install(machine, COMPLETE | {"numpy": "2"}, RUNTIME)
+    assert app.run(["init", "--template", "llm", "--name", "x"]) == 0
+    assert 'Next: pip install "etdev[hf]" && etdev build\n' in capsys.readouterr().err
+    code, text = _doctor(capsys)
+    assert code == 3
+    assert "  model.entry: the model imports the package 'transformers', which is not installed\n" in text
+    assert text.endswith('    pip install "etdev[hf]"\n')
+
+    Path("model.py").write_text("import torchfoo.nn\n")
+    code, text = _doctor(capsys)
+    assert (code, text.splitlines()[-1]) == (3, "    install the package that provides 'torchfoo'")
+
+
 def test_a_broken_torch_is_a_line_of_the_table(tmp_path: Path) -> None:
     """The runtime's process cannot start; all else is said as ever."""
     pytest.importorskip("executorch", reason="needs the extra `build`")

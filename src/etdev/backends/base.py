@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 from etdev import compat
 from etdev.config.table import Table
 from etdev.errors import LowerError
+from etdev.extras import install_command
 
 if TYPE_CHECKING:
     from etdev.program.sidecar.records import DelegateRecord
 
 CompileSpecValue = int | str | bytes
-BUILD_EXTRA = 'pip install "etdev[build]"'
+BUILD_EXTRA = install_command("build")
 
 
 class NoOptions(Table):

@@ -27,8 +27,8 @@ def doctor(
 ) -> int:
     """Show the versions and backends that work on this machine, and what to install.
 
-    If there is a config, also list requirements of the config that this machine does not meet. The exit code is then 3.
-    Formats of --output: text, json.
+    If there is a config, also list requirements of the config that this machine does not meet, and packages that the
+    model's module imports and that are not installed. The exit code is then 3. Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
     from etdev.backends.opening import open_config

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -94,7 +95,7 @@ def init(
     backups = create_project(plan, replace=replace)
     if not quiet:
         _say_what_was_done(plan, backups)
-        note("Next:" + ("" if folder == Path() else f" cd {_for_shell(folder)} &&") + f" {build}")
+        note("Next: " + " && ".join([*_preparations(folder), build]))
     return ExitCode.DONE
 
 
@@ -181,6 +182,18 @@ def _say_what_was_done(plan: Plan, backups: dict[str, str]) -> None:
         place = "" if missing.under is None else f" under `{missing.under}`"
         lines = "\n".join(f"    {line}".rstrip() for line in missing.lines)
         note(f"Kept your file {path}. Add these lines to the file{place}:\n\n{lines}\n")
+
+
+def _preparations(folder: Path) -> Iterator[str]:
+    """Yield the commands that are needed before the project in a folder can be built from this folder."""
+    from etdev.extras import install_command
+    from etdev.templates.existing import missing_extras
+
+    extras = missing_extras(folder)
+    if extras:
+        yield install_command(*extras)
+    if folder != Path():
+        yield f"cd {_for_shell(folder)}"
 
 
 def _for_shell(folder: Path) -> str:

@@ -24,7 +24,7 @@ from etdev.errors import MissingRequirementError
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.places import native_library_places
 from etdev.pipeline.project.required_checks import native_obstacle
-from etdev.pipeline.project.requirements import HF_EXTRA, required_packages
+from etdev.pipeline.project.requirements import HF_EXTRA, imported_requirements, required_packages
 from etdev.pipeline.project.versions import package_version
 from etdev.plugins import NATIVE_LIBRARIES
 from etdev.runtime.native import Missing, find_toolchain
@@ -233,6 +233,9 @@ def _model_needs(loaded: LoadedConfig, found: Diagnosis) -> Iterator[Need]:
             yield Need(key, f"the package {need.package!r} is not installed", need.remedy)
         elif package.refusal is not None:
             yield Need(key, package.refusal, package.remedy)
+    for need in imported_requirements(loaded):
+        message = f"the model imports the package {need.package!r}, which is not installed"
+        yield Need("model.entry", message, need.remedy)
 
 
 def _target_needs(loaded: LoadedConfig, found: Diagnosis) -> Iterator[Need]:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 from etdev import tosa_tools
 from etdev.config.loader import LoadedConfig, load_config
 from etdev.config.models import Config, Target
-from etdev.config.parsing.config_files import find_config
-from etdev.errors import UsageError
-from etdev.files import read_file, real_path
+from etdev.config.module_imports import imported_packages, missing_imports
+from etdev.config.parsing.config_files import find_config, has_config
+from etdev.errors import ConfigError, UsageError
+from etdev.extras import extras_of
+from etdev.files import real_path
 from etdev.templates import Project
 
 _PROFILE = "ci"
@@ -36,6 +36,22 @@ def read_project(folder: Path) -> Project:
     config = loaded.config
     tools = tosa_tools.portable_command() if _needs_tosa_tools(config) else ""
     return Project(_build_command(config, profile), _out(loaded), ",".join(_extras(config, folder)), tools)
+
+
+def missing_extras(folder: Path) -> tuple[str, ...]:
+    """Return the extras of etdev that install packages that the project's model imports and this machine lacks.
+
+    Return an empty tuple if the config is invalid, because the build then says so.
+    """
+    folder = real_path(folder)
+    try:
+        loaded = load_config(find_config(folder), environ={}, cwd=folder) if has_config(folder) else None
+    except ConfigError:
+        return ()
+    entry = loaded.config.model.entry if loaded is not None else None
+    if loaded is None or entry is None:
+        return ()
+    return extras_of(missing_imports(entry, loaded.base("model", "entry")))
 
 
 def _build_command(config: Config, profile: str | None) -> str:
@@ -71,7 +87,7 @@ def _out(loaded: LoadedConfig) -> str:
 def _extras(config: Config, folder: Path) -> Iterator[str]:
     """Yield the extras of etdev that the config or the modules next to it need. Do not run these modules."""
     yield "build"
-    if config.model.hf is not None or any("transformers" in _imports(file) for file in sorted(folder.glob("*.py"))):
+    if config.model.hf is not None or _imports_transformers(folder):
         yield "hf"
     used = _backends(config)
     yield from (extra for extra in ("openvino", "ethos-u") if extra in used)
@@ -79,6 +95,10 @@ def _extras(config: Config, folder: Path) -> Iterator[str]:
         yield "native"
     if config.run.executor == "ray":
         yield "ray"
+
+
+def _imports_transformers(folder: Path) -> bool:
+    return any("transformers" in imported_packages(file) for file in sorted(folder.glob("*.py")))
 
 
 def _backends(config: Config) -> set[str]:
@@ -94,15 +114,3 @@ def _needs_tosa_tools(config: Config) -> bool:
     """Return True if a target has a backend or a quantization scheme for processors of Arm."""
     used = {config.quantize[target.quantize].scheme for target in config.targets.values() if target.quantize}
     return bool(_backends(config) & {"ethos-u", "cortex-m"} or used & {"arm-ethos-u", "cortex-m"})
-
-
-def _imports(file: Path) -> set[str]:
-    """Return the packages that a module imports at any place; empty if the file is not a valid module."""
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            nodes = list(ast.walk(ast.parse(read_file(file))))
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return set()
-    plain = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    dotted = [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level]
-    return {name.partition(".")[0] for name in (*plain, *dotted)}

@@ -68,6 +68,15 @@ FAILURES = {
             "install the package that provides 'torchfoo', or write torchfoo.py next to the config",
         ),
     ),
+    "the module imports a package of an extra that is not installed": (
+        {"model": "raise ModuleNotFoundError('none', name='transformers')\n"},
+        Failure(
+            LoadError,
+            ENTRY,
+            "importing 'model' failed: ModuleNotFoundError: none (model.py:1, in <module>)",
+            'pip install "etdev[hf]"',
+        ),
+    ),
     "the module imports a name that does not exist": (
         {"model": "from torch import nothing\n"},
         Failure(LoadError, ENTRY, "importing 'model' failed: ImportError: cannot import name 'nothing' from 'torch'…"),

@@ -8,14 +8,17 @@ from dataclasses import dataclass
 
 from etdev import backends
 from etdev.backends.base import BUILD_EXTRA, UsesPackages, find_packages
+from etdev.config.loader import LoadedConfig
 from etdev.config.models import Config
+from etdev.config.module_imports import missing_imports
 from etdev.errors import MissingRequirementError, describe_exception
+from etdev.extras import install_advice, install_command
 from etdev.pipeline.project import Project
 
 _ALWAYS = ("torch", "executorch", "torchao", "numpy")
 """Packages that every build needs. The last two come with executorch, which imports them."""
 
-HF_EXTRA = 'pip install "etdev[hf]"'
+HF_EXTRA = install_command("hf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,21 @@ def required_packages(config: Config, targets: Collection[str]) -> Iterator[Requ
     for name in dict.fromkeys(config.targets[target].quantize for target in targets):
         if name is not None:
             yield Requirement("torchao", BUILD_EXTRA, ("quantize", name))
+
+
+def imported_requirements(loaded: LoadedConfig) -> Iterator[Requirement]:
+    """Yield the packages that the project's model imports, and that are not installed here.
+
+    Packages that :func:`required_packages` yields for the config are left out.
+    """
+    entry = loaded.config.model.entry
+    if entry is None:
+        return
+    known = {need.package for need in required_packages(loaded.config, loaded.config.targets)}
+    for package in missing_imports(entry, loaded.base("model", "entry")):
+        if package not in known:
+            remedy = install_advice(package) or f"install the package that provides {package!r}"
+            yield Requirement(package, remedy, ("model", "entry"))
 
 
 def require_packages(project: Project, targets: Collection[str], doing: str) -> None:

@@ -23,6 +23,7 @@ from types import ModuleType, TracebackType
 from typing import Any, Self
 
 from etdev.errors import EtdevError, LoadError, MismatchError
+from etdev.extras import install_advice
 from etdev.files import real_path
 from etdev.pipeline.project.user_modules import (
     LIBRARIES,
@@ -214,10 +215,11 @@ class UserCode:
         except ModuleNotFoundError as error:
             if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
                 raise no_module(name, base, where) from None
+            hint = f"install the package that provides {error.name!r}, or write {error.name}.py next to the config"
             raise LoadError(
                 f"importing {name!r} failed: {self.describe(error)}",
                 where=where,
-                hint=f"install the package that provides {error.name!r}, or write {error.name}.py next to the config",
+                hint=install_advice(str(error.name)) or hint,
             ) from error
         except EtdevError as error:
             error.where = error.where or where

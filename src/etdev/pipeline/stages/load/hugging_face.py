@@ -10,6 +10,7 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from etdev.errors import LoadError, MismatchError, MissingRequirementError, describe_exception
+from etdev.extras import install_command
 from etdev.pipeline.project import Project
 from etdev.pipeline.stages.artifacts import LoadedModel
 from etdev.pipeline.stages.load.weights import misfit
@@ -17,7 +18,7 @@ from etdev.pipeline.stages.load.weights import misfit
 if TYPE_CHECKING:
     import torch
 
-EXTRA = 'pip install "etdev[hf]"'
+EXTRA = install_command("hf")
 
 _DEFAULTS = {"use_cache": False, "attn_implementation": "eager"}
 """Default attributes of the transformers configuration; ``model.kwargs`` may override them.
