@@ -81,22 +81,47 @@ def test_cache_why(arguments: list[str], folder: Path, capfd: pytest.CaptureFixt
     assert {line.partition(":")[0] for line in capfd.readouterr().out.splitlines()} == {"cpu"}
 
 
+ONE_TARGET = [
+    ["inspect"],
+    ["report"],
+    ["diff", "build/int8/net.pte"],
+    ["run", "--random", "--runtime", "replay"],
+    ["bench", "--random", "--runtime", "replay", "--calls", "1", "--workers", "1", "--transport", "thread"],
+]
+"""Commands that take one target, with the arguments before it."""
+
+
 @pytest.mark.parametrize("given", [["cpu"], ["-t", "cpu"], ["c*"]])
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["inspect"],
-        ["report"],
-        ["diff", "build/int8/net.pte"],
-        ["run", "--random", "--runtime", "replay"],
-        ["bench", "--random", "--runtime", "replay", "--calls", "1", "--workers", "1", "--transport", "thread"],
-    ],
-    ids=lambda command: command[0],
-)
+@pytest.mark.parametrize("command", ONE_TARGET, ids=lambda command: command[0])
 def test_one_target(command: list[str], given: list[str], folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert app.run([*command, *given]) == 0
     out, err = capfd.readouterr()
     assert "build/cpu/net" in out + err
+
+
+@pytest.mark.parametrize("command", ONE_TARGET, ids=lambda command: command[0])
+def test_one_target_with_a_profile(command: list[str], folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A profile with its own output folder could be built, but only its file could be named afterwards."""
+    with (folder / "etdev.toml").open("a") as file:
+        file.write("[profiles.split]\nproject.out = 'build/split'\n")
+    assert app.run([*command, "-p", "split", "cpu"]) == 2
+    err = capfd.readouterr().err
+    assert "the target 'cpu' was not built: there is no " in err
+    assert "help: run `etdev build -p split cpu`" in err
+
+    (folder / "build" / "split" / "cpu").mkdir(parents=True)
+    write(chain(3), folder / "build" / "split" / "cpu" / "net.pte")
+    assert app.run([*command, "-p", "split", "cpu"]) == 0
+    out, err = capfd.readouterr()
+    assert "build/split/cpu/net" in out + err
+
+
+@pytest.mark.parametrize("command", [["inspect"], ["diff", "build/cpu/net.pte"]])
+def test_a_profile_is_not_for_files(command: list[str], folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with (folder / "etdev.toml").open("a") as file:
+        file.write("[profiles.split]\n")
+    assert app.run([*command, "build/cpu/net.pte", "-p", "split"]) == 2
+    assert "help: remove `--profile`, or name a target\n" in capfd.readouterr().err
 
 
 def test_two_targets_of_a_diff(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -33,6 +33,7 @@ from etdev.cli.common import (
     DataOption,
     DeviceMapOption,
     OutputOption,
+    ProfileOption,
     QuietOption,
     complete_target,
 )
@@ -120,6 +121,7 @@ def bench(
         typer.Option(metavar="FILE", help="A data file of the program of --against. Repeatable.", show_default=False),
     ] = None,
     config: ConfigOption = None,
+    profile: ProfileOption = None,
     output: OutputOption = None,
     quiet: QuietOption = False,
 ) -> int:
@@ -130,10 +132,10 @@ def bench(
     json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
-    found = named_program(program, target, config, data)
+    found = named_program(program, target, config, data, profile=profile)
     outputs.refuse(found.file, *found.data)
     chosen = check_runtime(runtime)
-    other = _against(against, against_data, config, chosen)
+    other = _against(against, against_data, config, profile, chosen)
     if other is not None:
         outputs.refuse(other.file, *other.data)
     counts = () if workers is None and other is not None else _workers(workers)
@@ -174,7 +176,11 @@ def bench(
 
 
 def _against(
-    name: str | None, data: Sequence[Path] | None, config: Path | None, runtime: RuntimeName | None
+    name: str | None,
+    data: Sequence[Path] | None,
+    config: Path | None,
+    profile: str | None,
+    runtime: RuntimeName | None,
 ) -> Against | None:
     """Return the program of ``--against``; None without this option."""
     if name is None:
@@ -184,7 +190,7 @@ def _against(
     from etdev.execution.bench import Against
 
     try:
-        found = find_program(name, config, data)
+        found = find_program(name, config, data, profile=profile)
     except UsageError as error:
         raise UsageError(error.message, where="--against", hint=error.hint) from error
     libraries = native_libraries(None, runtime, found.project)

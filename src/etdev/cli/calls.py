@@ -107,12 +107,17 @@ class NamedProgram(NamedTuple):
 
 
 def named_program(
-    program: str | None, target: str | None, config: Path | None, data: Sequence[Path] | None = None
+    program: str | None,
+    target: str | None,
+    config: Path | None,
+    data: Sequence[Path] | None = None,
+    *,
+    profile: str | None = None,
 ) -> NamedProgram:
     """Return the program for a command that accepts ``FILE|TARGET`` or ``--target``.
 
     Raises the errors of :func:`find_program`. Raises :class:`~etdev.errors.UsageError` unless exactly one of
-    ``program`` and ``target`` is set.
+    ``program`` and ``target`` is set, and for a ``profile`` with a file.
     """
     if program is not None and target is not None:
         message = f"{program!r} and --target {target} both select a program"
@@ -122,30 +127,45 @@ def named_program(
         raise UsageError(
             "Missing argument 'FILE|TARGET'.", hint="add the path of a .pte file, or the name of a built target"
         )
-    return find_program(name, config, data, is_target=target is not None)
+    found = find_program(name, config, data, is_target=target is not None, profile=profile)
+    refuse_unused_profile(profile, found)
+    return found
+
+
+def refuse_unused_profile(profile: str | None, *programs: NamedProgram) -> None:
+    """Raise :class:`~etdev.errors.UsageError` for a profile if all programs are files."""
+    if profile is not None and all(program.target is None for program in programs):
+        names = " and ".join(repr(str(program.file)) for program in programs)
+        message = f"a profile is for targets, but {names} {'is a file' if len(programs) == 1 else 'are files'}"
+        raise UsageError(message, where="--profile", hint="remove `--profile`, or name a target")
 
 
 def find_program(
-    name: str, config: Path | None, data: Sequence[Path] | None = None, *, is_target: bool = False
+    name: str,
+    config: Path | None,
+    data: Sequence[Path] | None = None,
+    *,
+    is_target: bool = False,
+    profile: str | None = None,
 ) -> NamedProgram:
     """Return the file or target with this name, and its data files.
 
     ``data`` replaces the data files that etdev knows for the target or file. A glob must match exactly one target. If a
-    target and a file have the same name, return the target if ``config`` is set, else the file. With ``is_target``,
-    return only a target.
+    target and a file have the same name, return the target if ``config`` or ``profile`` is set, else the file. With
+    ``is_target``, return only a target. The config is read with ``profile``.
 
     Print a note on stderr if code or weights changed since the target was built, or if the build overrode keys of the
     config. Raises :class:`~etdev.errors.UsageError` for a target that does not exist or is not built yet.
     """
     path, given = Path(name), tuple(data or ())
     is_file = not is_target and (path.suffix == ".pte" or (path.exists() and not path.is_dir()))
-    if config is None and is_file:
+    if config is None and profile is None and is_file:
         return _named_file(path, given)
-    if config is None:
+    if config is None and not is_file:
         require_config(name)
     from etdev.pipeline.api import open_project
 
-    project = open_project(config)
+    project = open_project(config, profile=profile)
     if name not in project.config.targets and is_file:
         return _named_file(path, given)
     name = _one_target(name, project.config.targets)

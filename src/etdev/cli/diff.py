@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TextIO, TypeAlias
 
 import typer
 
-from etdev.cli.calls import find_program
-from etdev.cli.common import ConfigOption, OutputOption, VerboseOption, complete_target
+from etdev.cli.calls import find_program, refuse_unused_profile
+from etdev.cli.common import ConfigOption, OutputOption, ProfileOption, VerboseOption, complete_target
 from etdev.cli.rendering.output import TEXT, paint, parse_outputs
 from etdev.cli.rendering.text import columns, count, printable
 from etdev.errors import ExitCode, UsageError
@@ -68,6 +68,7 @@ def diff(
         ),
     ] = None,
     config: ConfigOption = None,
+    profile: ProfileOption = None,
     output: OutputOption = None,
     verbose: VerboseOption = False,
 ) -> int:
@@ -77,7 +78,10 @@ def diff(
     html (one page with both memory maps, the changed instructions, and the page of `etdev report` about each).
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json", "md", "html"))
-    files = [find_program(name, config, is_target=known).file for name, known in _two_programs(a, b, named or ())]
+    names = _two_programs(a, b, named or ())
+    programs = [find_program(name, config, is_target=known, profile=profile) for name, known in names]
+    refuse_unused_profile(profile, *programs)
+    files = [program.file for program in programs]
     outputs.refuse(*files)
     if any(item.format == "html" for item in outputs.items):
         from etdev.inspection.report import files_read

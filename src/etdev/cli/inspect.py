@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from etdev.cli.calls import OneTargetOption, ProgramArgument, named_program
-from etdev.cli.common import ConfigOption, OutputOption, VerboseOption
+from etdev.cli.common import ConfigOption, OutputOption, ProfileOption, VerboseOption
 from etdev.cli.rendering.chart import chart_lines
 from etdev.cli.rendering.output import TEXT, paint, parse_outputs, print_error
 from etdev.cli.rendering.text import bound_text, code_place, columns, count, line, lines, printable, some
@@ -63,6 +63,7 @@ def inspect(
         ),
     ] = False,
     config: ConfigOption = None,
+    profile: ProfileOption = None,
     output: OutputOption = None,
     verbose: VerboseOption = False,
 ) -> int:
@@ -73,7 +74,7 @@ def inspect(
     text, json, operators (the input of a selective build of ExecuTorch's runtime).
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json", "operators"))
-    file = named_program(program, target, config).file
+    file = named_program(program, target, config, profile=profile).file
     outputs.refuse(file)
     from etdev.inspection.inspect import inspect_memory
     from etdev.pipeline.stages.selected_operators import file_operators

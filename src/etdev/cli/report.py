@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from etdev.cli.calls import OneTargetOption, ProgramArgument, named_program
-from etdev.cli.common import ConfigOption, DataOption, OutputOption, QuietOption
+from etdev.cli.common import ConfigOption, DataOption, OutputOption, ProfileOption, QuietOption
 from etdev.cli.rendering.output import Output, Outputs, note, parse_outputs
 from etdev.errors import ExitCode
 
@@ -18,6 +18,7 @@ def report(
     target: OneTargetOption = None,
     data: DataOption = None,
     config: ConfigOption = None,
+    profile: ProfileOption = None,
     output: OutputOption = None,
     quiet: QuietOption = False,
 ) -> int:
@@ -28,7 +29,7 @@ def report(
     torch nor executorch, and runs no code of the file. Formats of --output: html.
     """
     outputs = parse_outputs(output, allowed=("html",))
-    file, known, project, _ = named_program(program, target, config, data)
+    file, known, project, _ = named_program(program, target, config, data, profile=profile)
     given = known if project is None else data or ()  # The report of a target names its data files.
     from etdev.inspection.report import file_page, files_read, page_place
 

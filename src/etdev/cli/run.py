@@ -27,7 +27,7 @@ from etdev.cli.calls import (
     named_program,
     native_libraries,
 )
-from etdev.cli.common import ConfigOption, DataOption, DeviceMapOption, OutputOption, QuietOption
+from etdev.cli.common import ConfigOption, DataOption, DeviceMapOption, OutputOption, ProfileOption, QuietOption
 from etdev.cli.rendering.output import TEXT, note, paint, parse_outputs
 from etdev.cli.rendering.text import columns, count, line, lines, printable
 from etdev.config.limits import MOST_WORKERS
@@ -85,6 +85,7 @@ def run(
         ),
     ] = None,
     config: ConfigOption = None,
+    profile: ProfileOption = None,
     output: OutputOption = None,
     quiet: QuietOption = False,
 ) -> int:
@@ -94,7 +95,7 @@ def run(
     input files that may run code when they are read (.pt, .pkl). Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
-    found = named_program(program, target, config, data)
+    found = named_program(program, target, config, data, profile=profile)
     outputs.refuse(found.file, *found.data)
     chosen = check_runtime(runtime)
     from etdev.cli.rendering.build_progress import shown_calls

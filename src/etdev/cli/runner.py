@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from etdev.cli.calls import NamedProgram, OneTargetOption, ProgramArgument, named_program
-from etdev.cli.common import ConfigOption, DataOption, QuietOption
+from etdev.cli.common import ConfigOption, DataOption, ProfileOption, QuietOption
 from etdev.cli.rendering.output import note
 from etdev.errors import ExitCode
 
@@ -28,6 +27,7 @@ def runner(
         bool, typer.Option("--embed", help="Make the program and its data C arrays, as firmware needs them.")
     ] = False,
     config: ConfigOption = None,
+    profile: ProfileOption = None,
     quiet: QuietOption = False,
 ) -> int:
     """Write a C++ project that runs a .pte in static memory, with ExecuTorch's C++ runtime.
@@ -37,7 +37,8 @@ def runner(
     and CMake, to measure the sizes of the program's pools. Replaces only files that etdev wrote and that you have not
     changed.
     """
-    named = named_program(program, target, config, data) if program or target else _only_target(config, data)
+    target = target if program or target else _only_target(config, profile)
+    named = named_program(program, target, config, data, profile=profile)
     from etdev.runner import make_project
 
     made = make_project(
@@ -52,17 +53,17 @@ def runner(
     return ExitCode.DONE
 
 
-def _only_target(config: Path | None, data: Sequence[Path] | None) -> NamedProgram:
-    """Return the only target of the config. Raises :class:`UsageError` if the config has several targets."""
+def _only_target(config: Path | None, profile: str | None) -> str:
+    """Return the name of the config's only target. Raises :class:`UsageError` if the config has several targets."""
     from etdev.errors import UsageError
     from etdev.pipeline.api import open_project
 
-    names = list(open_project(config).config.targets)
+    names = list(open_project(config, profile=profile).config.targets)
     if len(names) > 1:
         raise UsageError(
             f"the config has several targets: {', '.join(names)}", hint="select one of them: `etdev runner DIR TARGET`"
         )
-    return named_program(None, names[0], config, data)
+    return names[0]
 
 
 def _alignment(named: NamedProgram) -> int | None:

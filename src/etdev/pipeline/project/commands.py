@@ -13,12 +13,12 @@ from etdev.pipeline.project import Project
 def build_command(project: Project, target: str) -> str:
     """Return the command that builds a target in the working folder.
 
-    The command has the option ``-c``, unless etdev uses this config in the working folder by default.
+    The command has the option ``-c``, unless etdev uses this config in the working folder by default. It has the
+    project's profile.
     """
-    path, here = project.loaded.path, Path.cwd()
-    return (
-        f"etdev build {target}" if _is_default(path, here) else f"etdev build -c {quote(display(path, here))} {target}"
-    )
+    path, here, profile = project.loaded.path, Path.cwd(), project.loaded.profile
+    config = [] if _is_default(path, here) else ["-c", quote(display(path, here))]
+    return " ".join(["etdev build", *config, *([] if profile is None else ["-p", quote(profile)]), target])
 
 
 def _is_default(config: Path, folder: Path) -> bool:
