@@ -65,6 +65,20 @@ CASES = {
             "  help: write 1e-3, without quotes\n"
         ),
     ),
+    "another text where a choice or a boolean is expected": (
+        MINIMAL + 'runner = "embedded"\n',
+        (
+            'etdev.toml:7:10: `targets.cpu.runner` is "embedded"; expected true or false or "embed"\n'
+            '  help: did you mean "embed"?\n'
+        ),
+    ),
+    "quoted boolean where a choice is expected, too": (
+        MINIMAL + 'runner = "yes"\n',
+        (
+            'etdev.toml:7:10: `targets.cpu.runner` is "yes"; expected true or false or "embed"\n'
+            "  help: write true, without quotes\n"
+        ),
+    ),
     "one name for a list": (
         MINIMAL + 'verify.require = "runtime"\n',
         (

@@ -134,7 +134,7 @@ def _form(union: OneOf, label: str | int, value: object) -> Node:
     """Return the alternative of a union that the user probably meant when writing ``value``.
 
     If several alternatives accept this kind of value, return a union of these alternatives. If no alternative accepts
-    it, return a union of all alternatives.
+    it, or only a list of choices does, return a union of all alternatives.
     """
     if union.tag is not None:
         for option in union.options:
@@ -142,7 +142,9 @@ def _form(union: OneOf, label: str | int, value: object) -> Node:
                 return option
     fitting = tuple(option for option in union.options if kind(value) in _kinds(option))
     if len(fitting) == 1:
-        return fitting[0]
+        chosen = fitting[0]
+        is_choice = isinstance(chosen, Leaf) and chosen.values and all(isinstance(one, Leaf) for one in union.options)
+        return union if is_choice else chosen
     return OneOf(fitting or union.options)
 
 
@@ -288,6 +290,9 @@ def _value_hint(node: Node, value: object, path: KeyPath) -> str | Example | Non
         return _null_hint(node, path)
     if hint := _container_hint(node, value, path) or _choice_hint(node, value):
         return hint
+    if isinstance(node, OneOf) and isinstance(value, str):
+        hints = (_unquote_hint(option, value) for option in node.options if isinstance(option, Leaf))
+        return next(filter(None, hints), None)
     if not isinstance(node, Leaf) or (node.values and isinstance(value, str)):
         return None
     if isinstance(value, str):
