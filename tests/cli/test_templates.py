@@ -181,9 +181,29 @@ def test_ci_is_added_to_a_project(tmp_path: Path, capsys: pytest.CaptureFixture[
     for path in (".github/workflows/etdev.yml", ".gitlab/etdev.yml", "ci/compare.sh", "CI.md"):
         assert command in (tmp_path / path).read_text()
 
+    assert "Kept your file .gitignore. Add these lines to the file:\n\n    etdev.sarif\n    etdev.md\n\n" in shown
+
+    ignored = tmp_path / ".gitignore"
+    ignored.write_bytes(ignored.read_bytes() + b"etdev.sarif\netdev.md\n")
     own.write_bytes(b"default_stages: [commit]\n" + render("ci", "x")[own.name])
     assert app.run(["init", str(tmp_path), "--template", "ci"]) == 0
     assert "Kept" not in capsys.readouterr().err
+
+
+def test_ci_ignores_what_its_commands_write(tmp_path: Path) -> None:
+    """After the commands of CI, `build/` and `etdev.sarif` were untracked files."""
+    config = dedent(LINEAR_CONFIG).replace('name = "tiny"', 'name = "tiny"\nout = "made/here"')
+    write_project(tmp_path, config + "[targets.cpu]\n")
+    assert app.run(["init", str(tmp_path), "--template", "ci"]) == 0
+    ignored = (tmp_path / ".gitignore").read_text().splitlines()
+    assert ignored[:3] == ["made/here/", "etdev.sarif", "etdev.md"]
+    for path in (".github/workflows/etdev.yml", ".gitlab/etdev.yml"):
+        written = re.findall(r"--output \w+=(\S+)", (tmp_path / path).read_text())
+        assert written
+        assert {*written} <= {*ignored}
+    assert {*render("minimal", "x")[".gitignore"].decode().splitlines()} <= {
+        *render("ci", "x")[".gitignore"].decode().splitlines()
+    }, "the template replaces the file of its base"
 
 
 _OPENVINO = "[[targets.cpu.partitioners]]\nbackend = 'openvino'\n"

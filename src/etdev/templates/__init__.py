@@ -107,9 +107,10 @@ TEMPLATES: Mapping[str, Template] = {
             ".pre-commit-config.yaml",
             "ci/compare.sh",
             "CI.md",
+            ".gitignore",
         ),
-        filled=frozenset({".github/workflows/etdev.yml", ".gitlab/etdev.yml", "ci/compare.sh", "CI.md"}),
-        shared=frozenset({".gitlab-ci.yml", ".pre-commit-config.yaml"}),
+        filled=frozenset({".github/workflows/etdev.yml", ".gitlab/etdev.yml", "ci/compare.sh", "CI.md", ".gitignore"}),
+        shared=frozenset({".gitlab-ci.yml", ".pre-commit-config.yaml", ".gitignore"}),
         base="minimal",
     ),
     "llm": Template(
