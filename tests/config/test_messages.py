@@ -267,6 +267,25 @@ CASES = {
             'quantized for Ethos-U\n  help: use the scheme "arm-ethos-u"\n'
         ),
     ),
+    "scheme of another processor than a Cortex-M": (
+        MINIMAL
+        + 'quantize = "int8"\npartitioners = [{ backend = "cortex-m" }]\n'
+        + '[quantize.int8]\nscheme = "pt2e-xnnpack"\ncalibration = "model:data"\n',
+        (
+            'etdev.toml:7:12: `targets.cpu.quantize` is "int8" with the scheme "pt2e-xnnpack", but cortex-m takes only ops '
+            'quantized for Cortex-M\n  help: use the scheme "cortex-m"\n'
+        ),
+    ),
+    "scheme of Cortex-M for what an Ethos-U takes first": (
+        MINIMAL
+        + 'quantize = "m"\npartitioners = [{ backend = "cortex-m" }, '
+        + '{ backend = "ethos-u", options = { target = "ethos-u55-128" } }]\n'
+        + '[quantize.m]\nscheme = "cortex-m"\ncalibration = "model:data"\n',
+        (
+            'etdev.toml:7:12: `targets.cpu.quantize` is "m" with the scheme "cortex-m", but ethos-u takes only ops '
+            'quantized for Ethos-U\n  help: use the scheme "arm-ethos-u"\n'
+        ),
+    ),
     "scheme for another Ethos-U": (
         MINIMAL
         + 'quantize = "npu"\npartitioners = [{ backend = "ethos-u", options = { target = "ethos-u85-256" } }]\n'

@@ -34,14 +34,16 @@ def validate(
 ) -> int:
     """Check configs, including all of their profiles. No code of the project runs.
 
-    A file that does not exist yet causes a warning. So do a required check that cannot run, and a limit `budget.ram`
-    that cannot be measured on this machine. The exit code is 2 if there is an error, or with --strict also if there is
-    a warning. Formats of --output: text, json, github, sarif, md.
+    A file that does not exist yet causes a warning. So do a required check that cannot run, a limit `budget.ram` that
+    cannot be measured on this machine, and float ops for a backend that takes only quantized ops. The exit code is 2
+    if there is an error, or with --strict also if there is a warning. Formats of --output: text, json, github, sarif,
+    md.
     """
     from etdev.backends.opening import open_config
     from etdev.backends.option_files import check_content, option_file_keys
     from etdev.cli.reports import ALL_FORMATS, error_report, refuse_config
     from etdev.config.references import check_references
+    from etdev.pipeline.project.float_targets import float_targets
     from etdev.pipeline.project.required_checks import unmeasured_limits, unrunnable_checks
 
     if files and config is not None:
@@ -66,7 +68,9 @@ def validate(
             continue
         found = check_references(opened[-1], option_file_keys(opened[-1]))
         problems |= dict.fromkeys((*found.wrong, *check_content(opened[-1])))
-        own = dict.fromkeys((*found.absent, *unrunnable_checks(opened[-1]), *unmeasured_limits(opened[-1])))
+        own = dict.fromkeys(found.absent)
+        for check in (unrunnable_checks, unmeasured_limits, float_targets):
+            own |= dict.fromkeys(check(opened[-1]))
         warnings |= own
         summaries.append(_summary(opened[-1], len(own), strict=strict))
     if problems:

@@ -35,6 +35,8 @@ UNRUNNABLE_CHECK = "unrunnable-check"
 """Rule for a required check that cannot run for its target."""
 UNMEASURED_LIMIT = "not-judged"
 """Rule for a limit that a build on this machine does not check. Findings of verification have the same rule."""
+NOT_QUANTIZED = "not-quantized"
+"""Rule for a backend that takes only quantized ops, in a target without quantization."""
 CONFLICT = "conflict"
 """Rule for two keys that cannot be used together, and for a key that requires another key."""
 

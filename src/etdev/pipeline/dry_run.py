@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from etdev.errors import VerifyError, describe_exception
 from etdev.pipeline.project import Project
+from etdev.pipeline.project.float_targets import float_targets
 from etdev.pipeline.project.options import BuildOptions, choose_targets
 from etdev.pipeline.project.quiet import quiet_libraries
 from etdev.pipeline.project.runtime_contents import check_runtime_settings
@@ -80,7 +81,7 @@ def dry_run(project: Project, options: BuildOptions) -> DryRun:
         methods = tuple(
             _check_method(project, user, loaded, signature) for signature in signatures(project, loaded).values()
         )
-        notes = dict.fromkeys(loaded.notes)
+        notes = dict.fromkeys((*loaded.notes, *_float_notes(project, names)))
         for signature in signatures(project, loaded).values():
             notes |= dict.fromkeys(_note_on_largest(project, user, loaded, signature))
         for name in names:
@@ -90,6 +91,12 @@ def dry_run(project: Project, options: BuildOptions) -> DryRun:
             _check_metric(project, user, name)
             _check_sessions(project, user, name, signatures(project, loaded))
     return DryRun(targets=names, methods=methods, notes=tuple(notes))
+
+
+def _float_notes(project: Project, targets: Iterable[str]) -> Iterator[str]:
+    """Yield a note on each target that gives float ops to a backend that takes only quantized ops."""
+    for problem in float_targets(project.loaded, targets):
+        yield f"warning: {problem.where}: {problem.message}; {problem.hint}"
 
 
 def _check_method(project: Project, user: UserCode, loaded: LoadedModel, signature: Signature) -> CheckedMethod:

@@ -27,8 +27,6 @@ SCHEMES = """
 [quantize.int8]
 scheme = "cortex-m"
 calibration = "model:samples"
-[quantize.int4]
-scheme = "8da4w"
 """
 NO_BACKEND = "ExecuTorch's Python runtime has no backend {}"
 NO_KERNELS = "ExecuTorch's Python runtime has no kernels of the library 'cortex-m'"
@@ -71,7 +69,6 @@ def write(folder: Path, check: str, lines: str) -> Path:
         ("native", CORTEX_M, "the native runtime has no kernels of the library 'cortex-m'"),
         ("replay", CORTEX_M, None),
         ("runtime", CORTEX_M.replace('quantize = "int8"', ""), None),
-        ("runtime", CORTEX_M.replace("int8", "int4"), None),
     ],
 )
 def test_what_cannot_run(check: str, lines: str, reason: str | None, tmp_path: Path) -> None:

@@ -8,6 +8,11 @@ from etdev.config.describe.notation import example, literal, short
 from etdev.config.issues import CONFLICT, MISSING_KEY, REFERENCE, Issue
 from etdev.config.keys import suggest
 from etdev.config.raw import Raw, listed
+from etdev.config.tables.schemes import BACKEND_SCHEMES, integer_backend
+
+_PROCESSORS = {"ethos-u": "Ethos-U", "cortex-m": "Cortex-M"}
+"""Maps each backend that takes only quantized ops to the name of its processors."""
+_SCHEMES = ("pt2e-xnnpack", "arm-ethos-u", "cortex-m", "8da4w")
 
 
 def check_quantization(config: Raw) -> Iterator[Issue]:
@@ -34,19 +39,26 @@ def check_quantization(config: Raw) -> Iterator[Issue]:
 
 
 def _check_processor(target: Raw, scheme: Raw) -> Iterator[Issue]:
-    """Check that a target for an Ethos-U uses a scheme that quantizes for this processor.
+    """Check that a target for an Ethos-U or a Cortex-M uses a scheme that quantizes for this processor.
 
-    The compiler for an Ethos-U takes only ops that were quantized for this processor.
+    The backends of these processors take no ops that were quantized for another processor.
     """
     name, used = scheme["scheme"].value, target["quantize"].value
-    for step in target["partitioners"].elements:
-        if step["backend"].value != "ethos-u":
-            continue
+    steps = target["partitioners"].elements
+    backend = integer_backend([step["backend"].value for step in steps])
+    if backend is None:
+        return
+    if name in _SCHEMES and name != BACKEND_SCHEMES[backend]:
+        text = (
+            f"is {short(used)} with the scheme {literal(name)}, but {backend} takes only ops quantized for "
+            f"{_PROCESSORS[backend]}"
+        )
+        yield target["quantize"].issue(text, CONFLICT, f"use the scheme {literal(BACKEND_SCHEMES[backend])}")
+        return
+    for step in steps:
         compiled, quantized = step["options"]["target"], scheme["target"].value
-        if name in ("pt2e-xnnpack", "cortex-m", "8da4w"):
-            text = f"is {short(used)} with the scheme {literal(name)}, but ethos-u takes only ops quantized for Ethos-U"
-            yield target["quantize"].issue(text, CONFLICT, 'use the scheme "arm-ethos-u"')
-        elif {_is_ethos_u85(compiled.value), _is_ethos_u85(quantized)} == {True, False}:
+        forms = {_is_ethos_u85(compiled.value), _is_ethos_u85(quantized)}
+        if step["backend"].value == "ethos-u" and forms == {True, False}:
             text = f"is {short(compiled.value)}, but {short(used)} quantizes for {short(quantized)}"
             yield compiled.issue(text, CONFLICT, f"set `{scheme['target']}` to the same processor")
 

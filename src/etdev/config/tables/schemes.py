@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -23,6 +24,12 @@ EthosU = Literal[
     "ethos-u85-2048",
 ]
 """Configurations of Ethos-U that Vela compiles for: the processor, and its multiplications per cycle."""
+
+BACKEND_SCHEMES: Mapping[str, str] = {"ethos-u": "arm-ethos-u", "cortex-m": "cortex-m"}
+"""Maps each backend that takes only quantized ops to the scheme that quantizes for it.
+
+For a target with several of these backends, the first one in this table decides: `cortex-m` takes what `ethos-u` left.
+"""
 
 LEAST_GROUP = 32
 """Smallest `group_size` of `8da4w`."""
@@ -107,3 +114,8 @@ class Int8DynamicInt4Weight(Table):
 
 
 Scheme = Annotated[Pt2eXnnpack | ArmEthosU | CortexM | Int8DynamicInt4Weight, Field(discriminator="scheme")]
+
+
+def integer_backend(names: Collection[object]) -> str | None:
+    """Return the backend in ``names`` that decides the scheme of a target; None if each of them takes float ops."""
+    return next((name for name in BACKEND_SCHEMES if name in names), None)

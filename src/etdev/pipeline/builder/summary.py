@@ -8,7 +8,8 @@ from dataclasses import replace
 from math import inf
 
 from etdev import backends
-from etdev.backends.base import RewritesPrograms
+from etdev.backends.base import Backend, RewritesPrograms
+from etdev.config.tables.schemes import BACKEND_SCHEMES
 from etdev.devices import HOST, Device, parse_device
 from etdev.inspection.delegate_memory import delegate_memory
 from etdev.inspection.naming import dtype_name
@@ -241,10 +242,6 @@ def describe_heap(project: Project, target: str, methods: Iterable[MethodResult]
         )
 
 
-_INTEGER_BACKENDS = frozenset({"ethos-u", "cortex-m"})
-"""Backends that take only quantized ops."""
-
-
 def describe_unused(project: Project, target: str, program: Program) -> Iterator[str]:
     """Yield notes on settings without effect. A possible cause is a misspelled name in the config.
 
@@ -257,6 +254,10 @@ def describe_unused(project: Project, target: str, program: Program) -> Iterator
     found = {(item.id, delegate_device(item)) for plan in program.execution_plan for item in plan.delegates}
     for index, step in enumerate(settings.partitioners):
         backend = backends.get(step.backend)
+        if settings.quantize is None and step.backend in BACKEND_SCHEMES:
+            if not _takes_part(backend, program):
+                yield _float_note(project, target, index)
+            continue
         device = Device() if step.device is None else parse_device(step.device)
         if backend.delegate_ids and not any(
             name in backend.delegate_ids and (step.device is None or place == device) for name, place in found
@@ -264,9 +265,6 @@ def describe_unused(project: Project, target: str, program: Program) -> Iterator
             there = f" on {device}" if step.device is not None else ""
             where = project.where("targets", target, "partitioners", index)
             what = f"the partitioner {step.backend!r}{there} took no op"
-            if settings.quantize is None and step.backend in _INTEGER_BACKENDS:
-                yield f"{what}: it takes only quantized ops, and the target has no `quantize` ({where})"
-                continue
             yield f"{what}: its options, at {where}, may name ops that the model does not have"
     devices = {str(device) for device in (Device(), *named_devices(program))}
     sizes, banks = buffer_sizes(program), settings.memory.bank_names
@@ -276,3 +274,20 @@ def describe_unused(project: Project, target: str, program: Program) -> Iterator
             where = project.where("targets", target, "budget", "memory", name)
             there = f"in bank {name}" if name in banks.values() else f"on {name}"
             yield f"the program uses no memory {there}, although {where} limits that memory"
+
+
+def _takes_part(backend: Backend, program: Program) -> bool:
+    """Return True if a program has delegates of a backend, or operators of the backend's kernel library."""
+    ids = {item.id for plan in program.execution_plan for item in plan.delegates}
+    operators = {operator_name(operator) for plan in program.execution_plan for operator in plan.operators}
+    library = backend.kernel_library if isinstance(backend, RewritesPrograms) else None
+    return not ids.isdisjoint(backend.delegate_ids) or library in needed_libraries(operators)
+
+
+def _float_note(project: Project, target: str, index: int) -> str:
+    """Return the note on a partitioner that took no op because the target is not quantized."""
+    name = project.config.targets[target].partitioners[index].backend
+    where = project.where("targets", target, "partitioners", index)
+    return (
+        f"the partitioner {name!r} took no op: it takes only quantized ops, and the target has no `quantize` ({where})"
+    )
