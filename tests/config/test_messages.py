@@ -286,6 +286,27 @@ CASES = {
             'quantized for Ethos-U\n  help: use the scheme "arm-ethos-u"\n'
         ),
     ),
+    "runner of a Cortex-M": (
+        MINIMAL
+        + 'quantize = "m"\npartitioners = [{ backend = "cortex-m" }]\nrunner = true\n'
+        + '[quantize.m]\nscheme = "cortex-m"\ncalibration = "model:data"\n',
+        (
+            "etdev.toml:9:10: `targets.cpu.runner` is true, but a runner is built from the libraries of ExecuTorch's "
+            "wheel, which have no kernels of cortex-m\n"
+            "  help: remove it, and build the program into the firmware as docs/mcu.md describes\n"
+        ),
+    ),
+    "runner of an Ethos-U": (
+        MINIMAL
+        + 'quantize = "npu"\npartitioners = [{ backend = "ethos-u", options = { target = "ethos-u85-256" } }]\n'
+        + 'runner = "embed"\n'
+        + '[quantize.npu]\nscheme = "arm-ethos-u"\ntarget = "ethos-u85-256"\ncalibration = "model:data"\n',
+        (
+            'etdev.toml:9:10: `targets.cpu.runner` is "embed", but a runner is built from the libraries of ExecuTorch\'s '
+            "wheel, which have no driver of Ethos-U\n"
+            "  help: remove it, and build the program into the firmware as docs/mcu.md describes\n"
+        ),
+    ),
     "scheme for another Ethos-U": (
         MINIMAL
         + 'quantize = "npu"\npartitioners = [{ backend = "ethos-u", options = { target = "ethos-u85-256" } }]\n'

@@ -356,12 +356,17 @@ def refused() -> dict[str, tuple[Program, str, str]]:
         "kernels of a microcontroller": (
             with_plan(made, operators=(m.Operator("cortex_m::quantized_add", "out"),)),
             "no library of ExecuTorch's wheel has a kernel for cortex_m::quantized_add.out",
-            "build ExecuTorch from source for the processor, with its library cortex_m",
+            "and docs/mcu.md the way into the firmware",
         ),
         "a backend of a plug-in": (
             with_plan(made, delegates=(delegate,)),
             "a runner does not support the backend MyBackend, which method 'forward' needs",
             "a runner supports XnnpackBackend and OpenvinoBackend",
+        ),
+        "a backend of a microcontroller": (
+            with_plan(made, delegates=(replace(delegate, id="EthosUBackend"),)),
+            "a runner does not support the backend EthosUBackend, which method 'forward' needs",
+            "load it in ExecuTorch's Arm runner, as docs/mcu.md describes",
         ),
         "a device": (
             with_plan(made, non_const_buffer_device=cuda),

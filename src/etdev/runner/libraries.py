@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from etdev.errors import RunnerError
@@ -45,8 +44,10 @@ QNN is not included, because the native host, which measures the pools, does not
 _OTHER_OPERATOR = "change the model or the target so that it does not call this operator"
 _FROM_SOURCE = (
     "build ExecuTorch from source for the processor, with its library cortex_m; `etdev inspect` shows the memory and "
-    "operators that the program needs"
+    "operators that the program needs, and docs/mcu.md the way into the firmware"
 )
+_BY_ARM_RUNNER = "build the program into the firmware, or load it in ExecuTorch's Arm runner, as docs/mcu.md describes"
+_OTHER_BACKEND = f"build a target with other partitioners; a runner supports {' and '.join(BACKENDS)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ def needed_libraries(program: Program, where: str) -> tuple[Library, ...]:
                 raise RunnerError(
                     f"a runner does not support the backend {delegate.id}, which method {plan.name!r} needs",
                     where=where,
-                    hint=f"build a target with other partitioners; a runner supports {_listed(BACKENDS)}",
+                    hint=_BY_ARM_RUNNER if delegate.id == "EthosUBackend" else _OTHER_BACKEND,
                 )
             reasons.setdefault(BACKENDS[delegate.id], f"delegates of {delegate.id}")
     order = (RUNTIME, *dict.fromkeys(KERNELS.values()), *BACKENDS.values())
@@ -95,8 +96,3 @@ def kernels_of(operator: str) -> str | None:
     if namespace == "executorch_prim" or operator in PRIMITIVE:
         return RUNTIME
     return KERNELS.get(namespace)
-
-
-def _listed(names: Iterable[str]) -> str:
-    *first, last = names
-    return f"{', '.join(first)} and {last}"

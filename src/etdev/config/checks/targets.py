@@ -12,6 +12,7 @@ from etdev.config.keys import nearest, suggest
 from etdev.config.layers import NOT_IN_PROFILES
 from etdev.config.limits import RESULTS
 from etdev.config.raw import Raw, listed
+from etdev.config.tables.schemes import integer_backend
 
 
 def check_targets(config: Raw) -> Iterator[Issue]:
@@ -35,6 +36,28 @@ def check_targets(config: Raw) -> Iterator[Issue]:
             text = "and `kernels` cannot be used together: both state the operators of the runtime"
             yield runtime["operators"].issue(text, CONFLICT, "keep one of them")
         yield from _check_accuracy(target["verify"]["accuracy"])
+        yield from _check_runner(target)
+
+
+_NOT_IN_WHEEL = {"ethos-u": "driver of Ethos-U", "cortex-m": "kernels of cortex-m"}
+"""Maps each backend that takes only quantized ops to the part that its programs need and ExecuTorch's wheel lacks."""
+
+
+def _check_runner(target: Raw) -> Iterator[Issue]:
+    """Report a runner for a quantized target whose programs need kernels or a driver that the wheel lacks.
+
+    Without quantization, the backends of these targets take no ops, so the wheel has all kernels.
+    """
+    runner = target["runner"]
+    backend = integer_backend([step["backend"].value for step in target["partitioners"].elements])
+    if backend is not None and "quantize" in target and runner.value in (True, "embed"):
+        text = (
+            f"is {literal(runner.value)}, but a runner is built from the libraries of ExecuTorch's wheel, which have "
+            f"no {_NOT_IN_WHEEL[backend]}"
+        )
+        yield runner.issue(
+            text, CONFLICT, "remove it, and build the program into the firmware as docs/mcu.md describes"
+        )
 
 
 _LIMITS = ("min", "max", "max_drop", "max_rise")
