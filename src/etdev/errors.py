@@ -226,7 +226,8 @@ class CapacityError(BanksError):
     """Error for tensors that do not fit into the memory banks of a target. No file is written.
 
     ``remedies`` are the alternatives that the hint lists. ``ends_in_use`` is True if inputs or outputs are in use at
-    the peak. ``at_delegate`` is True if the peak is at a call of a delegate.
+    the peak. ``at_delegate`` is True if the peak is at a call of a delegate. ``exceeds_all`` is True if the tensors
+    need more memory than all banks have together.
     """
 
     exit_code = ExitCode.GATE_FAILED
@@ -238,12 +239,14 @@ class CapacityError(BanksError):
         remedies: Sequence[str],
         ends_in_use: bool = False,
         at_delegate: bool = False,
+        exceeds_all: bool = False,
         where: str | None = None,
     ) -> None:
         super().__init__(message, where=where, hint=", or ".join(remedies))
         self.remedies = tuple(remedies)
         self.ends_in_use = ends_in_use
         self.at_delegate = at_delegate
+        self.exceeds_all = exceeds_all
 
     def with_remedies(self, remedies: Sequence[str], where: str | None = None) -> CapacityError:
         """Return a copy of the error with other remedies. ``where`` is a place in the config."""
@@ -252,6 +255,7 @@ class CapacityError(BanksError):
             remedies=remedies,
             ends_in_use=self.ends_in_use,
             at_delegate=self.at_delegate,
+            exceeds_all=self.exceeds_all,
             where=where,
         )
 

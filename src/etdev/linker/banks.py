@@ -356,6 +356,7 @@ def _does_not_fit(error: BanksFullError, items: _Items, problem: BankedProblem, 
         remedies=remedies,
         ends_in_use=any(items.is_end(index) for index in buffers),
         at_delegate=isinstance(_running(*items.instruction_at(instant)), m.DelegateCall),
+        exceeds_all=total > room,
     )
 
 

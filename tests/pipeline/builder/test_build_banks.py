@@ -121,7 +121,7 @@ def test_a_model_that_does_not_fit_leaves_no_file(tmp_path: Path) -> None:
     assert "are in use while instruction" in text
     assert "the result of instruction" in text
     assert "etdev.toml:" in text
-    assert "set `memory.tiling` to `always`, or quantize the model, or let the caller own inputs and outputs" in text
+    assert "use smaller inputs, or quantize the model, or let the caller own inputs and outputs" in text
     size = re.search(r"enlarge bank 'slow' to ([\d,]+) bytes", text)
     assert size is not None
     assert not (tmp_path / "build" / "mcu" / "banked.pte").exists()

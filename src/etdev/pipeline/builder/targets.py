@@ -130,7 +130,8 @@ def _build_target(session: BuildSession, name: str, clock: StageClock, parts: Se
             compiled = compile_target(session, name, clock, staged_objects.folder, parts)
         signatures = compiled.models[1].signatures if compiled.models else session.models.signatures(clock)
         with clock.stage("link"):
-            program = link_program(project, name, session.user, compiled.objects, signatures, inplace)
+            tilings = [method.tiling for method in compiled.record.methods]
+            program = link_program(project, name, session.user, compiled.objects, signatures, inplace, tilings)
         staged = stack.enter_context(StagedTarget(project, name, staged_objects, program.data.names))
         with clock.stage("write"):
             written = write_files(program.linked.program, program.data, staged)

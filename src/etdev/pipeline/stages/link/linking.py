@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from etdev.decisions import ALL_ELISIONS
+from etdev.decisions import ALL_ELISIONS, TilingDecision
 from etdev.errors import BanksError, CapacityError, LinkError
 from etdev.kernel_trials.custom_ops import InPlaceOps
 from etdev.linker import Linked, LinkOptions, link
@@ -62,10 +62,12 @@ def link_program(
     objects: ObjectProgram,
     signatures: Mapping[str, Signature],
     inplace: InPlaceOps,
+    tilings: Collection[TilingDecision | None] = (),
 ) -> LinkedProgram:
     """Link an object program with the target's ``memory``, ``io``, ``elide``, ``inplace`` and ``external_weights``.
 
-    Also prove that the linked program computes what the object program computes. Raises
+    Also prove that the linked program computes what the object program computes. ``tilings`` are the decisions of
+    lowering on tiling, which decide whether an error names `memory.tiling` as a remedy. Raises
     :class:`~etdev.errors.ConfigError` if the linker cannot satisfy a key of ``io``, and
     :class:`~etdev.errors.LinkError` if a planner fails. Both errors have the location of the config key.
     """
@@ -78,7 +80,7 @@ def link_program(
     except CallerOwnedError as error:
         raise refused_end(project, target, error, signatures[error.method]) from error
     except CapacityError as error:
-        raise _refused_capacity(project, target, objects.program, error) from error
+        raise _refused_capacity(project, target, objects.program, tilings, error) from error
     except LinkError as error:
         key = "banks" if isinstance(error, BanksError) else "planner"
         where = project.where("targets", target, "memory", key)
@@ -105,7 +107,9 @@ def link_program(
     )
 
 
-def _refused_capacity(project: Project, target: str, program: Program, error: CapacityError) -> CapacityError:
+def _refused_capacity(
+    project: Project, target: str, program: Program, tilings: Collection[TilingDecision | None], error: CapacityError
+) -> CapacityError:
     """Return the error with the location of the target's banks in the config.
 
     Also add remedies that the target does not use yet.
@@ -113,14 +117,33 @@ def _refused_capacity(project: Project, target: str, program: Program, error: Ca
     settings = project.config.targets[target]
     remedies = list(error.remedies)
     may_tile = "tiling" in usable_forms(project, target) and calls_tileable_kernels(program)
-    if settings.memory.tiling != "always" and not error.at_delegate and may_tile:
-        remedies.append("set `memory.tiling` to `always`")
+    if may_tile and not error.at_delegate:
+        remedies += _tiling_remedy(settings.memory.tiling, tilings, error)
     if settings.quantize is None:
         remedies.append("quantize the model")
     if error.ends_in_use and not settings.io:
         remedies.append("let the caller own inputs and outputs with `io`, if it has memory outside of the banks")
     where = project.where("targets", target, "memory", "banks")
     return error.with_remedies(remedies, where)
+
+
+def _tiling_remedy(setting: str, tilings: Collection[TilingDecision | None], error: CapacityError) -> list[str]:
+    """Return the value of `memory.tiling` that may reduce memory; an empty list if there is no such value.
+
+    With `auto`, lowering has already tried to tile each method that exceeds all banks together. `always` then finds no
+    further tiling. It may help if a single bank is too small.
+    """
+    if setting == "off":
+        return ["set `memory.tiling` to `auto`"]
+    tried = bool(tilings) and all(map(_is_exhausted, tilings))
+    return [] if setting == "always" or error.exceeds_all or tried else ["set `memory.tiling` to `always`"]
+
+
+def _is_exhausted(decision: TilingDecision | None) -> bool:
+    """Return True if a method is tiled already, or if tiling does not reduce its memory."""
+    return decision is not None and (
+        decision.tiled or (decision.memory_saved is not None and decision.memory_saved <= 0)
+    )
 
 
 def _aligned(program: Program) -> Program:
