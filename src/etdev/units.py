@@ -1,4 +1,4 @@
-"""Human-readable forms of sizes, fractions and times."""
+"""Human-readable forms of sizes, counts, fractions and times."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ def format_size(size: int) -> str:
             break
     decimals = 0 if value >= 99.95 else 1 if value >= 9.995 else 2  # 9.996 rounds up to 10.0
     return f"{value:.{decimals}f} {unit}"
+
+
+def format_count(number: int, noun: str) -> str:
+    """Format a number with its noun: ``1 method``, ``2,000 methods``."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def format_share(share: float) -> str:

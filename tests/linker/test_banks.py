@@ -184,6 +184,12 @@ def test_the_bytes_that_one_bank_lacks_are_named() -> None:
     assert caught.value.remedies[:2] == ("enlarge bank 'fast' to 192 bytes", "enlarge bank 'slow' to 64 bytes")
 
 
+def test_one_byte_is_missing() -> None:
+    found = small_object()
+    with pytest.raises(CapacityError, match=r"in bank 'fast' \(191 B\), 1 byte is missing while "):
+        link(found.program, LinkOptions(banks=two_banks(191, 48)), found.sidecar)
+
+
 @WITHOUT_SHRINKING
 @given(data=st.data())
 @pytest.mark.nightly

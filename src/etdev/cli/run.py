@@ -164,7 +164,9 @@ def render(result: RunResult, stream: TextIO | None = None) -> str:
         label = f"call {number}" if len(result.calls) > 1 else "outputs"
         blocks += lines(label, columns([_row(item) for item in call.outputs]) or ["none"])
     if len(shown) < len(result.calls):
-        blocks.append(line("more", f"{len(result.calls) - len(shown):,} more calls; `--output json` has all of them"))
+        blocks.append(
+            line("more", f"{count(len(result.calls) - len(shown), 'more call')}; `--output json` has all of them")
+        )
     saved = dict.fromkeys(printable(item.saved) for call in result.calls for item in call.outputs if item.saved)
     blocks += lines("saved", [*saved] if len(saved) <= _SHOWN else [f"{len(saved):,} files"])
     blocks += lines("workers", columns([_worker(found) for found in result.workers]))

@@ -30,7 +30,7 @@ from etdev.program import model as m
 from etdev.program.analysis.effects import instruction_name
 from etdev.program.analysis.traffic import storage_traffic
 from etdev.program.bank_report import BankReport, BankUse
-from etdev.units import format_size
+from etdev.units import format_count, format_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +334,7 @@ def _does_not_fit(error: BanksFullError, items: _Items, problem: BankedProblem, 
     else:
         bank, instant = banks[error.bank], error.instant
         lack = (
-            f"{error.missing:,} bytes are missing"
+            f"{format_count(error.missing, 'byte')} {'is' if error.missing == 1 else 'are'} missing"
             if error.missing
             else "no plan was found that fits, although no bytes are missing in total"
         )
@@ -348,7 +348,7 @@ def _does_not_fit(error: BanksFullError, items: _Items, problem: BankedProblem, 
     sizes = [(problem.buffers[index].size, problem.buffers[index].name) for index in buffers]
     live = [f"{name} ({format_size(size)})" for size, name in sizes[:_MOST_NAMED]]
     if len(sizes) > _MOST_NAMED:
-        live.append(f"{len(sizes) - _MOST_NAMED} more tensors")
+        live.append(format_count(len(sizes) - _MOST_NAMED, "more tensor"))
     if padding:
         live.append(f"{padding} bytes after the last tensor, which XNNPACK may read")
     return CapacityError(

@@ -11,6 +11,7 @@ from etdev.program.analysis.storage import method_memory
 from etdev.program.delegates import delegate_devices, delegate_inputs
 from etdev.program.footprint import buffer_sizes, planned_buffers, planned_memory
 from etdev.program.writer import flatbuffer_size
+from etdev.units import format_count
 
 
 def kept_report(plan: m.ExecutionPlan, reason: str | None) -> MethodReport:
@@ -66,7 +67,7 @@ def _on_devices(program: Program, linked: Linked) -> dict[str, str]:
     more = _instructions(linked.program) - _instructions(program)
     if more <= 0 or _total(linked.program) < _total(program):
         return _saving_nothing(program, linked)
-    return _all(linked, f"a new plan would need {more:,} more instructions, and would not save memory")
+    return _all(linked, f"a new plan would need {format_count(more, 'more instruction')}, and would not save memory")
 
 
 def _saving_nothing(program: Program, linked: Linked, least: int = 1) -> dict[str, str]:
@@ -92,7 +93,7 @@ def _grown_bank(program: Program, linked: Linked) -> str | None:
     before, after = buffer_sizes(program), buffer_sizes(linked.program)
     for buffer, size in after.items():
         if size > before.get(buffer, 0):
-            return f"a new plan would need {size - before.get(buffer, 0):,} more bytes in buffer {buffer}"
+            return f"a new plan would need {format_count(size - before.get(buffer, 0), 'more byte')} in buffer {buffer}"
     return None
 
 
@@ -125,7 +126,7 @@ def _instructions(program: Program) -> int:
 
 
 def _reason(more: int) -> str:
-    return f"a new plan would need {more:,} more bytes"
+    return f"a new plan would need {format_count(more, 'more byte')}"
 
 
 def _has_separate_state(plan: m.ExecutionPlan) -> bool:

@@ -20,7 +20,7 @@ from etdev.pipeline.project.options import BuildOptions, choose_targets, parse_c
 from etdev.pipeline.project.progress import Silent, StageClock
 from etdev.pipeline.project.quiet import quiet_libraries
 from etdev.pipeline.project.versions import versions
-from etdev.units import format_duration, format_seconds, format_size
+from etdev.units import format_count, format_duration, format_seconds, format_size
 from support.projects import LINEAR_CONFIG, make_project
 
 
@@ -171,6 +171,10 @@ def test_a_project_is_named_after_its_folder(tmp_path: Path, folder: str, name: 
 )
 def test_sizes(size: int, text: str) -> None:
     assert format_size(size) == text
+
+
+def test_a_number_and_its_noun_agree() -> None:
+    assert [format_count(number, "byte") for number in (0, 1, 2000)] == ["0 bytes", "1 byte", "2,000 bytes"]
 
 
 @pytest.mark.parametrize(

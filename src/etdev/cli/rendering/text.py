@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from etdev.units import format_count
+
 if TYPE_CHECKING:
     from etdev.program.info import BufferInfo
 
@@ -58,7 +60,7 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def count(number: int, noun: str) -> str:
     """Return a number with its noun: ``1 method``, ``2,000 methods``."""
-    return f"{number:,} {noun}{'s' * (number != 1)}"
+    return format_count(number, noun)
 
 
 def some(names: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from etdev.cli.rendering.text import escaped, printable
+from etdev.cli.rendering.text import count, escaped, printable
 from etdev.cli.reports.findings import Finding, Level
 from etdev.cli.reports.places import Places
 from etdev.files import write_errors_named
@@ -29,7 +29,7 @@ def as_github(findings: Sequence[Finding], places: Places, *, summary: bool) -> 
     if rest := len(findings) - len(shown):
         where = "in the summary of this step" if summary else "see `--output text`"
         worst = _COMMANDS[findings[len(shown)].level]
-        lines.append(f"::{worst} title=etdev::{rest:,} more findings: {where}")
+        lines.append(f"::{worst} title=etdev::{count(rest, 'more finding')}: {where}")
     return "".join(f"{line}\n" for line in lines)
 
 
