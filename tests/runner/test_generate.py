@@ -152,6 +152,36 @@ def test_estimate_for_32_bits(source: ProgramFile) -> None:
     assert "| 200 | 140 |" in readme
 
 
+@pytest.mark.parametrize(
+    ("pool", "said"),
+    [
+        (0, "No part of the methods' pools belongs to delegates."),
+        (1, "belongs to delegates:\n  1 byte. The estimate keeps this rest"),
+        (1000, "belongs to delegates:\n  1,000 bytes. The estimate keeps this rest"),
+    ],
+)
+def test_the_part_of_delegates_in_the_pools(source: ProgramFile, pool: int, said: str) -> None:
+    """A reproducer: the README said "here 0 bytes belongs to delegates"."""
+    counted = scaling(source.program.execution_plan[0]).counted
+    made = project_files(replace(source, pools={"forward": PoolSizes(counted + pool, 200)}))
+    assert said in made["README.md"].decode()
+
+
+def test_a_smaller_input_of_a_dynamic_program(source: ProgramFile) -> None:
+    """A reproducer: only `--help` named the option."""
+    plan = source.program.execution_plan[0]
+    at = plan.inputs[0]
+    value = plan.values[at]
+    assert isinstance(value, m.Tensor)
+    bounded = replace(value, shape_dynamism=m.TensorShapeDynamism.DYNAMIC_BOUND)
+    dynamic = with_plan(source.program, values=(*plan.values[:at], bounded, *plan.values[at + 1 :]))
+    fixed, made = project_files(source), project_files(replace(source, program=dynamic))
+    assert "tiny_runner --in 0=input0.bin --shape 0=4 --out out" in made["README.md"].decode()
+    assert "pass smaller sizes with --shape" in made["main.cc"].decode()
+    assert "--shape" not in fixed["README.md"].decode()
+    assert "pass smaller sizes" not in fixed["main.cc"].decode()
+
+
 def test_operators_for_a_selective_build(source: ProgramFile) -> None:
     """Those of the runtime itself are always there."""
     readme = project_files(source)["README.md"].decode()

@@ -382,6 +382,9 @@ def test_quantized_kernels(small: Path, tmp_path: Path) -> None:
     assert outputs == by_the_stock_runtime(program, small_calls())
 
 
+SMALLER = " for the largest sizes; pass smaller sizes with --shape 0=SIZES"
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -392,7 +395,9 @@ def test_quantized_kernels(small: Path, tmp_path: Path) -> None:
         (["--call"], 2, "--call needs a value; see --help"),
         (["--shape", "0=5x8"], 2, "--shape 0=5x8: size 0 must be at most 4"),
         (["--shape", "0=5"], 2, "--shape 0=5: input 0 of forward has 2 sizes"),
-        (["--in", "1=x"], 2, "--in 1=x: method forward has 1 inputs, numbered from 0, as in 0=..."),
+        (["--in", "1=x"], 2, "--in 1=x: method forward has 1 input, numbered from 0, as in 0=..."),
+        (["--in", "0=/dev/null"], 1, f"/dev/null has less than the 128 bytes expected{SMALLER}"),
+        (["--in", "0=/dev/null", "--shape", "0=1x8"], 1, "/dev/null has less than the 32 bytes expected"),
         (["--in", "0=/nothing"], 1, "cannot open /nothing"),
         (["--files", "/nothing"], 1, "cannot open /nothing/many.pte"),
         (["--call", "mixed", "--shape", "0=2"], 1, "method mixed does not take this as input 0 (Error::NotSupported)"),

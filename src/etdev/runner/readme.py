@@ -11,6 +11,7 @@ from etdev.runner.header import section_macro
 from etdev.runner.identifiers import comment
 from etdev.runner.layout import ArenaBank, MethodLayout
 from etdev.runner.libraries import RUNTIME, kernels_of
+from etdev.units import format_count
 
 
 def readme_conditions(facts: Facts) -> set[str]:
@@ -18,6 +19,7 @@ def readme_conditions(facts: Facts) -> set[str]:
     return {
         *(["banks"] if _banked(facts) else []),
         *(["several"] if len(facts.layout.methods) > 1 else []),
+        *(["dynamic"] if _shape_example(facts) else []),
         *(["heap"] if facts.heap_users else []),
         *(["kernels"] if _operators(facts) else []),
         *(["openvino"] if "OpenvinoBackend" in facts.backends else []),
@@ -31,6 +33,7 @@ def readme_texts(facts: Facts) -> dict[str, str]:
         "ORIGIN": "" if facts.source.target is None else f" for the target `{comment(facts.source.target)}`",
         "C_COMPILER": ", a C compiler" if facts.embed else "",
         "EXAMPLE": _example(facts),
+        "SHAPE_EXAMPLE": _shape_example(facts),
         "SIGNATURES": "\n".join(_signatures(facts)),
         "FILE_WORDS": " and ".join(f"`{name}`" for name in names),
         "FILE_LIST": ", ".join(f"`{name}`" for name in names),
@@ -74,6 +77,17 @@ def _example(facts: Facts) -> str:
     method = next(method for method in facts.layout.methods if method.name == facts.default_method)
     tensors = [number for number, slot in enumerate(method.inputs) if isinstance(slot.value, m.Tensor)]
     return "".join(f" --in {number}=input{number}.bin" for number in tensors)
+
+
+def _shape_example(facts: Facts) -> str:
+    """Return options that pass the sizes of a dynamic input; an empty text if all inputs have fixed sizes."""
+    methods = sorted(facts.layout.methods, key=lambda method: method.name != facts.default_method)
+    for method in methods:
+        for number, slot in enumerate(method.inputs):
+            if isinstance(slot.value, m.Tensor) and not slot.value.is_static:
+                call = "" if method.name == facts.default_method else f" --call {method.name}"
+                return f"{call} --in {number}=input{number}.bin --shape {number}={'x'.join(map(str, slot.value.sizes))}"
+    return ""
 
 
 def _signatures(facts: Facts) -> Iterator[str]:
@@ -129,4 +143,10 @@ def _method_row(facts: Facts, method: MethodLayout) -> str:
 def _remainder(facts: Facts) -> str:
     methods = facts.layout.methods
     rest = sum(max(facts.pools(method.name).method - facts.scaling(method).counted, 0) for method in methods)
-    return f", here {rest:,} bytes"
+    if rest == 0:
+        who, kept = "No part of the methods' pools belongs to delegates.", "The temporary memory of kernels is"
+        return f"{who}\n  {kept} as it was measured."
+    who, kept = "The rest of the methods' pools belongs to delegates:", "The estimate keeps this rest"
+    return (
+        f"{who}\n  {format_count(rest, 'byte')}. {kept} as it was measured, and the temporary memory of kernels, too."
+    )

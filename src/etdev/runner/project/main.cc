@@ -90,8 +90,8 @@ const char* ForInput(const Call& call, char** argv, const char* option, size_t i
   return found;
 }
 
-// Reads a whole file, which must have exactly `size` bytes.
-int ReadFile(const char* path, uint8_t* memory, size_t size) {
+// Reads a whole file, which must have exactly `size` bytes. `advice` ends the message about a file with fewer bytes.
+int ReadFile(const char* path, uint8_t* memory, size_t size, const char* advice) {
   std::FILE* file = std::fopen(path, "rb");
   if (file == nullptr) {
     return Complain(kFailed, "cannot open %s", path);
@@ -100,7 +100,8 @@ int ReadFile(const char* path, uint8_t* memory, size_t size) {
   const bool longer = count == size && std::fgetc(file) != EOF;
   std::fclose(file);
   if (count != size || longer) {
-    return Complain(kFailed, "%s has %s than the %zu bytes expected", path, longer ? "more" : "less", size);
+    return Complain(
+        kFailed, "%s has %s than the %zu bytes expected%s", path, longer ? "more" : "less", size, longer ? "" : advice);
   }
   return kDone;
 }
@@ -147,8 +148,18 @@ int SetInputFromArguments(const Call& call, size_t input, char** argv) {
   }
   if (path == nullptr) {
     std::memset(memory.data(), 0, size);
-  } else if (ReadFile(path, memory.data(), size) != kDone) {
-    return kFailed;
+  } else {
+//@if dynamic
+    char advice[96] = "";
+    if (shape == nullptr) {
+      std::snprintf(advice, sizeof(advice), " for the largest sizes; pass smaller sizes with --shape %zu=SIZES", input);
+    }
+//@else
+    const char* advice = "";
+//@end
+    if (ReadFile(path, memory.data(), size, advice) != kDone) {
+      return kFailed;
+    }
   }
   return SetInput(call.method, input, sizes) == Error::Ok ? kDone : ComplainAboutRuntime();
 }
@@ -308,8 +319,8 @@ int CheckInputs(const Call& call, char** argv) {
     const unsigned long input = std::strtoul(argv[i + 1], &rest, 10);
     if (rest == argv[i + 1] || *rest != '=' || input >= count) {
       return Complain(
-          kUsageError, "%s %s: method %s has %zu inputs, numbered from 0, as in 0=...", argv[i], argv[i + 1], call.name,
-          count);
+          kUsageError, "%s %s: method %s has %zu input%s, numbered from 0, as in 0=...", argv[i], argv[i + 1], call.name,
+          count, count == 1 ? "" : "s");
     }
   }
   return kDone;
@@ -346,7 +357,7 @@ int ReadFiles(const char* folder) {
     if (length < 0 || static_cast<size_t>(length) >= sizeof(path)) {
       return Complain(kUsageError, "--files %s: the path is too long", folder);
     }
-    if (ReadFile(path, file.memory, file.size) != kDone) {
+    if (ReadFile(path, file.memory, file.size, "") != kDone) {
       return kFailed;
     }
   }
