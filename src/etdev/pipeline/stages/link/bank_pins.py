@@ -37,6 +37,9 @@ def target_banks(project: Project, target: str, objects: Emitted, signatures: Ma
     key = ("targets", target, "memory", "pin")
     if not isinstance(pin.state, str):
         _check_names(project, (*key, "state"), pin.state, state, "state")
+    elif not state:
+        message = f"`{format_key((*key, 'state'))}`: no method of the program has state"
+        raise project.error(message, *key, "state", hint="remove it", rule=REFERENCE)
     _check_names(project, (*key, "delegates"), pin.delegates, backends, "backend")
     return Banks(
         tuple(_banks(memory)),
