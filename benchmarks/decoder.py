@@ -18,6 +18,7 @@ WAYS = {
     "the mean of a norm is a product": ("norm",),
     "softmax instead of `scaled_dot_product_attention`": ("norm", "attention"),
     "no `repeat_interleave`: heads of a group are rows": ("norm", "attention", "groups"),
+    "`torch.bmm` instead of `@`": ("norm", "attention", "groups", "products"),
 }
 """Arguments of the model that are not as usual."""
 

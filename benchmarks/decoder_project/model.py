@@ -32,7 +32,7 @@ class Norm(nn.Module):
 class Attention(nn.Module):
     """Attention with a cache; several heads share keys and values."""
 
-    def __init__(self, attention: str, groups: str) -> None:
+    def __init__(self, attention: str, groups: str, products: str) -> None:
         super().__init__()
         self.query = nn.Linear(WIDTH, WIDTH, bias=False)
         self.key = nn.Linear(WIDTH, GROUPS * HEAD, bias=False)
@@ -40,7 +40,7 @@ class Attention(nn.Module):
         self.out = nn.Linear(WIDTH, WIDTH, bias=False)
         self.register_buffer("keys", torch.zeros(1, GROUPS, POSITIONS, HEAD))
         self.register_buffer("values", torch.zeros(1, GROUPS, POSITIONS, HEAD))
-        self.attention, self.groups = attention, groups
+        self.attention, self.groups, self.products = attention, groups, products
 
     def forward(self, x: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
         """Attend to all positions that the mask allows. The mask is float, ``[count, POSITIONS]``."""
@@ -57,19 +57,29 @@ class Attention(nn.Module):
         if self.attention == USUAL:
             found = functional.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
         else:
-            found = torch.softmax(query @ keys.transpose(-1, -2) * HEAD**-0.5 + mask, -1) @ values
+            found = _attend(query, keys, values, mask, self.products)
         if self.groups != USUAL:
             found = found.unflatten(2, (HEADS // GROUPS, count)).flatten(1, 2)
         found = found.transpose(1, 2)
         return self.out(found.reshape(batch, count, WIDTH))
 
 
+def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, products: str) -> Tensor:
+    """Return softmax attention. `@` expands its operands; the other way has three dimensions, as `torch.bmm` needs."""
+    if products == USUAL:
+        return torch.softmax(query @ keys.transpose(-1, -2) * HEAD**-0.5 + mask, -1) @ values
+    batch = query.shape[:2]
+    query, keys, values = (tensor.flatten(0, 1) for tensor in (query, keys, values))
+    weights = torch.softmax(torch.bmm(query, keys.transpose(-1, -2)) * HEAD**-0.5 + mask, -1)
+    return torch.bmm(weights, values).unflatten(0, batch)
+
+
 class Layer(nn.Module):
     """Attention, then a gated network."""
 
-    def __init__(self, attention: str, groups: str, norm: str) -> None:
+    def __init__(self, attention: str, groups: str, norm: str, products: str) -> None:
         super().__init__()
-        self.attention = Attention(attention, groups)
+        self.attention = Attention(attention, groups, products)
         self.before, self.between = Norm(norm), Norm(norm)
         self.gate = nn.Linear(WIDTH, 2 * WIDTH, bias=False)
         self.up = nn.Linear(WIDTH, 2 * WIDTH, bias=False)
@@ -85,10 +95,10 @@ class Layer(nn.Module):
 class Decoder(nn.Module):
     """Tokens and their positions in, logits out."""
 
-    def __init__(self, attention: str, groups: str, norm: str) -> None:
+    def __init__(self, attention: str, groups: str, norm: str, products: str) -> None:
         super().__init__()
         self.embedding = nn.Embedding(VOCABULARY, WIDTH)
-        self.layers = nn.ModuleList(Layer(attention, groups, norm) for _ in range(LAYERS))
+        self.layers = nn.ModuleList(Layer(attention, groups, norm, products) for _ in range(LAYERS))
         self.norm = Norm(norm)
         self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
 
@@ -101,10 +111,10 @@ class Decoder(nn.Module):
         return self.head(self.norm(x))
 
 
-def make(attention: str, groups: str, norm: str) -> Decoder:
+def make(attention: str, groups: str, norm: str, products: str) -> Decoder:
     """Return the decoder with random weights, the same for all ways."""
     torch.manual_seed(0)
-    return Decoder(attention, groups, norm).eval()
+    return Decoder(attention, groups, norm, products).eval()
 
 
 def samples() -> Iterator[tuple[Tensor, Tensor]]:
