@@ -12,7 +12,12 @@ from support.projects import LINEAR, LINEAR_CONFIG, write_project
 CONFIG = (
     LINEAR_CONFIG
     + """
+    [quantize.int8]
+    scheme = "arm-ethos-u"
+    target = "ethos-u55-128"
+    calibration = "model:samples"
     [targets.npu]
+    quantize = "int8"
     [[targets.npu.partitioners]]
     backend = "ethos-u"
     [targets.npu.partitioners.options]
@@ -24,7 +29,7 @@ CONFIG = (
 
 
 def validate(folder: Path, content: str | None) -> tuple[int, str]:
-    config = write_project(folder, CONFIG, model=LINEAR)
+    config = write_project(folder, CONFIG, model=f"{LINEAR}\n    def samples():\n        return []\n")
     if content is not None:
         (folder / "part.ini").write_text(content)
     done = run_etdev("validate", str(config), folder=folder)
