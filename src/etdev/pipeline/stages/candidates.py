@@ -40,6 +40,7 @@ from etdev.program.constants import constants_size
 from etdev.program.footprint import planned_memory
 from etdev.program.sidecar import Sidecar
 from etdev.program.writer import flatbuffer_size
+from etdev.units import format_count
 
 _NEUTRAL = frozenset({"linear", "addmm", "clamp"})
 """Forms that never need more memory than the ops that they replace."""
@@ -222,7 +223,7 @@ class _Trials:
         if fits and saved > growth and left >= 0:
             return TilingDecision(True, saved, growth)
         if fits and left > 0:
-            reason = f"without tiling, {left} more convolutions would run on a slow kernel"
+            reason = f"without tiling, {format_count(left, 'more convolution')} would run on a slow kernel"
             return TilingDecision(True, saved, growth, reason)
         return TilingDecision(False, saved, growth)
 
