@@ -19,7 +19,8 @@ from dataclasses import dataclass, field, replace
 
 from etdev.decisions import Action, Elision
 from etdev.linker.edit import frees, renumbered, with_instructions, with_operator
-from etdev.linker.elide.runs import CLONES, IDENTITIES, Numbers, runs
+from etdev.linker.elide.runs import Numbers
+from etdev.linker.elide.view_copies import KEEPS_SHAPE, VIEW_COPY, is_view, may_be_view
 from etdev.linker.elide.writers import Writers, any_between
 from etdev.linker.merged import Refused
 from etdev.linker.options import LinkOptions
@@ -28,14 +29,7 @@ from etdev.program import model as m
 from etdev.program.analysis.effects import ET_VIEW, outputs
 from etdev.program.analysis.storage import MethodMemory
 
-_SAME_SHAPE = frozenset({"aten::alias_copy.out", "aten::detach_copy.out", "aten::lift_fresh_copy.out"})
-_NEW_SHAPE = frozenset(
-    {"aten::view_copy.out", "aten::unsqueeze_copy.out", "aten::squeeze_copy.dim_out", "aten::squeeze_copy.dims_out"}
-)
-_VIEW_COPY = "aten::view_copy.out"
-_EXPAND_COPY = "aten::expand_copy.out"
 _LEFT = "the caller has its input or output on a device"
-_KEEPS_SHAPE = _SAME_SHAPE | CLONES.keys()
 
 
 def elide_views(method: Method, work: Work, options: LinkOptions) -> Changed:
@@ -44,48 +38,11 @@ def elide_views(method: Method, work: Work, options: LinkOptions) -> Changed:
         return Changed(method)
     found, numbers = _Views(method, options.merged_views), Numbers(method.plan)
     for position, call, name in method.kernels():
-        if _is_view(method.plan, call, name, numbers):
+        if is_view(method.plan, call, name, numbers):
             found.consider(position, call, name)
-        elif _may_be_view(method.plan, call, name):
+        elif may_be_view(method.plan, call, name):
             found.keep(position, call, name, "its sizes are known only at run time")
     return found.result()
-
-
-def _is_view(plan: m.ExecutionPlan, call: m.KernelCall, name: str, numbers: Numbers) -> bool:
-    """Return whether the output of a call has all bytes of its input, in the same order."""
-    if name in _SAME_SHAPE | _NEW_SHAPE:
-        return _has_form(plan, call, name)
-    if name in CLONES and _is_clone(plan, call):
-        return True
-    try:
-        return name in IDENTITIES and len(runs(plan, call, name, numbers)) == 1
-    except Refused:
-        return False
-
-
-def _may_be_view(plan: m.ExecutionPlan, call: m.KernelCall, name: str) -> bool:
-    """Return whether an ``expand_copy`` may keep the shape: its sizes are dynamic, and at most those of its input."""
-    if name != _EXPAND_COPY:
-        return False
-    source, out = plan.values[call.args[0]], plan.values[call.args[-1]]
-    if not isinstance(source, m.Tensor) or not isinstance(out, m.Tensor):
-        return False
-    return source.sizes == out.sizes and not (source.is_static and out.is_static)
-
-
-def _is_clone(plan: m.ExecutionPlan, call: m.KernelCall) -> bool:
-    """Return whether a ``clone`` or ``to`` keeps both the element type and the dimension order."""
-    source_tensor, out = plan.values[call.args[0]], plan.values[call.args[-1]]
-    if not isinstance(source_tensor, m.Tensor) or not isinstance(out, m.Tensor) or call.args[-2] != call.args[-1]:
-        return False
-    return (source_tensor.scalar_type, source_tensor.dim_order) == (out.scalar_type, out.dim_order)
-
-
-def _has_form(plan: m.ExecutionPlan, call: m.KernelCall, name: str) -> bool:
-    """Return whether a call has the arguments that its operator requires. A file may contain wrong arguments."""
-    kinds = [type(plan.values[index]) for index in call.args]
-    sizes = [m.IntList] if name == _VIEW_COPY else kinds[1:-2]
-    return kinds == [m.Tensor, *sizes, m.Tensor, m.Tensor] and call.args[-2] == call.args[-1]
 
 
 @dataclass(slots=True)
@@ -276,7 +233,7 @@ class _Views:
                 self._replace(out, source)
             return self._as_alias(position, source, out)
         # A copy from a dynamic tensor to a static one fixes the sizes. Readers of the output rely on that.
-        if name in _KEEPS_SHAPE and (from_static or not to_static) and self._can_replace(position, source, out):
+        if name in KEEPS_SHAPE and (from_static or not to_static) and self._can_replace(position, source, out):
             return self._as_same(position, source, out)
         return self._as_view(position, call, name, source, out)
 
@@ -325,7 +282,7 @@ class _Views:
         self._require_no_aliases(out)
         if self._device_values_near(source, out):
             raise Refused(_LEFT)
-        if name == _VIEW_COPY:
+        if name == VIEW_COPY:
             sizes = call.args[1]
         elif self._tensor(out).is_static:
             sizes = self._sizes(self._tensor(out).sizes)
