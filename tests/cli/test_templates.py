@@ -385,7 +385,7 @@ def test_what_is_added_as_told_is_what_was_meant(
         assert after[key] == [*before.get(key, []), *entries]
     assert {**after, **before}.keys() == {*before, *wanted}
     assert app.run(["init", str(tmp_path), "--template", "ci"]) == 0
-    assert "Kept" not in capsys.readouterr().err
+    assert f"Kept your file {path}" not in capsys.readouterr().err
 
 
 def test_ci_names_no_project_that_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
