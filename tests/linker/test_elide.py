@@ -704,6 +704,15 @@ def test_an_expansion_that_may_keep_the_sizes_says_why_it_stays() -> None:
     assert decision == Elision(0, "aten::expand_copy.out", "kept", 32, "its sizes are known only at run time")
 
 
+def test_an_expansion_with_other_results_is_left_alone() -> None:
+    method = Method()
+    given = method.input(32, dynamic=True)
+    out = method.like(given)
+    method.kernel("aten::expand_copy.out", given, method.numbers(8), method.value(m.Bool(False)), given, out)
+    method.outputs = [out]
+    assert without_views(method).decisions == ()
+
+
 def test_a_view_of_one_of_several_tensors_stays_if_it_is_not_wanted() -> None:
     method = Method()
     data = method.input(32)

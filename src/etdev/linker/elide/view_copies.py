@@ -5,6 +5,7 @@ from __future__ import annotations
 from etdev.linker.elide.runs import CLONES, IDENTITIES, Numbers, runs
 from etdev.linker.merged import Refused
 from etdev.program import model as m
+from etdev.program.analysis.effects import outputs
 
 VIEW_COPY = "aten::view_copy.out"
 _EXPAND_COPY = "aten::expand_copy.out"
@@ -30,7 +31,7 @@ def is_view(plan: m.ExecutionPlan, call: m.KernelCall, name: str, numbers: Numbe
 
 def may_be_view(plan: m.ExecutionPlan, call: m.KernelCall, name: str) -> bool:
     """Return whether an ``expand_copy`` may keep the shape: its sizes are dynamic, and at most those of its input."""
-    if name != _EXPAND_COPY:
+    if name != _EXPAND_COPY or len(outputs(plan, call.args)) != 1:
         return False
     source, out = plan.values[call.args[0]], plan.values[call.args[-1]]
     if not isinstance(source, m.Tensor) or not isinstance(out, m.Tensor):

@@ -25,7 +25,7 @@ from etdev.pipeline.project.machine import describe_machine
 from etdev.pipeline.project.options import BuildOptions, required_checks
 from etdev.pipeline.project.places import native_library_places
 from etdev.pipeline.project.requirements import build_packages
-from etdev.pipeline.project.usable_forms import limits_ram, ram_limit, usable_forms
+from etdev.pipeline.project.usable_forms import limits_ram, usable_forms
 from etdev.pipeline.project.versions import versions
 from etdev.pipeline.results.report import report_beside
 from etdev.plugins import BACKENDS, CHECKS, EXECUTORS, PLANNERS
@@ -124,7 +124,7 @@ def _settings(project: Project, target: str, *, exclude_defaults: bool = False) 
     settings["quantize"] = {name: scheme for name, scheme in settings.get("quantize", {}).items() if name == wanted}
     settings["forms"] = list(usable_forms(project, target))
     if settings["forms"] and limits_ram(project.config.targets[target]):
-        settings["ram"] = {"counted": True, "limit": ram_limit(project.config.targets[target])}
+        settings["ram"] = {"counted": True}
     return settings
 
 

@@ -129,8 +129,7 @@ _PHRASES = {
     "run.devices.CUDA_VISIBLE_DEVICES": "the environment variable CUDA_VISIBLE_DEVICES",
     "run.machine": "this machine",
     "banks.room": "the size of all memory banks together",
-    "ram.counted": "whether the RAM of the runtime's objects counts",
-    "ram.limit": "the limit of the RAM",
+    "ram.counted": "the counting of the runtime's objects as RAM",
 }
 """Maps the beginning of a fact's key to a noun for the fact. The rest of the key replaces ``{}`` in the noun."""
 _DIGESTS = {

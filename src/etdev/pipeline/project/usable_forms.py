@@ -1,4 +1,4 @@
-"""The forms that lowering may use for a target, and the RAM that they may take."""
+"""The forms that lowering may use for a target, and whether they are judged by its RAM."""
 
 from __future__ import annotations
 
@@ -38,10 +38,5 @@ def is_for_microcontrollers(settings: Target) -> bool:
 
 
 def limits_ram(settings: Target) -> bool:
-    """Return True if a target's RAM is limited, so that forms must not take more of it than they save."""
+    """Return True if a target's RAM is limited, so that the size of the runtime's objects matters."""
     return settings.memory.room is not None or settings.budget.ram is not None or bool(settings.runner)
-
-
-def ram_limit(settings: Target) -> int | None:
-    """Return the bytes of RAM that the config gives a target, in banks or as a limit; None if it does not say so."""
-    return min((size for size in (settings.memory.room, settings.budget.ram) if size is not None), default=None)

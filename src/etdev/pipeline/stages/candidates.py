@@ -2,8 +2,7 @@
 
 Estimates of memory are used only to propose candidates. The measured costs of linked candidates decide. With forms, a
 method never needs more planned memory than without forms (the *stock lowering*). If the target limits its RAM, the
-runtime's objects count as memory. Copies of operands in the heap count if they exceed the limit. A method is tiled in
-three cases:
+runtime's objects count as memory. A method is tiled in three cases:
 
 * Tiling saves more bytes of memory than it adds to the file.
 * Without tiling, ops would run on a slow kernel.
@@ -28,13 +27,12 @@ from etdev.linker import LinkOptions, link
 from etdev.lowering.graph import FormSettings
 from etdev.lowering.rewrite import Applied, apply_forms
 from etdev.pipeline.project import Project
-from etdev.pipeline.project.usable_forms import limits_ram, ram_limit
+from etdev.pipeline.project.usable_forms import limits_ram
 from etdev.pipeline.stages.artifacts import Emitted, EmittedFiles, ExportedModel, LoweredModel, ReplacedOps
 from etdev.pipeline.stages.delegation import summarize_delegation
 from etdev.pipeline.stages.emit import emit_object, emit_trial
 from etdev.pipeline.stages.link.linking import unplanned_options
 from etdev.program import Program
-from etdev.program.analysis.kernel_heap import copied_operands
 from etdev.program.analysis.runtime_objects import runtime_objects
 from etdev.program.constants import constants_size
 from etdev.program.footprint import planned_memory
@@ -61,7 +59,7 @@ class _Cost:
     """Bytes that one linked method needs, in memory and in the file."""
 
     memory: int
-    """Bytes of planned memory, and of what else counts as memory if the target limits its RAM."""
+    """Bytes of planned memory. If the target limits its RAM, the runtime's objects for the method are included."""
     linked: Program
     """The linked method."""
     banked: int
@@ -101,12 +99,11 @@ def choose_forms(
     room = None if memory.room is None else int(_NEAR * memory.room)
     wanted = dict.fromkeys(lowered.methods, FormSettings(frozenset(names), tiling, room=room))
     known: dict[Hashable, Any] = {}
-    neutral = _NEUTRAL if ram_limit(project.config.targets[target]) is None else frozenset[str]()
     untiled = {name: replace(found, tiling="off") for name, found in wanted.items()}
     # Try tiling last, because a search for tilings takes long.
     for settings in (untiled, wanted) if tiling != "off" else (untiled,):
-        first, applied = _apply(lowered, settings, known, until_other_than=neutral)
-        if any(found.counts.keys() - neutral for found in applied.values()):
+        first, applied = _apply(lowered, settings, known, until_other_than=_NEUTRAL)
+        if any(found.counts.keys() - _NEUTRAL for found in applied.values()):
             break
     else:
         return first
@@ -156,7 +153,6 @@ class _Trials:
         self._project, self._exported, self._target = project, exported, target
         self._lowered, self._place = lowered, place
         self._room = project.config.targets[target].memory.room
-        self._limit = ram_limit(project.config.targets[target])
         stock = emit_trial(project, _copied(lowered), exported, target)
         self._is_plain = stock is not None
         """True if etdev can emit the methods itself, which is faster and needs no files."""
@@ -248,14 +244,12 @@ class _Trials:
         costs = {name: _cost(objects, name, banked, share_state=share_state) for name in self._lowered.methods}
         if not limits_ram(self._project.config.targets[self._target]):
             return costs
-        return {name: replace(cost, memory=self._in_ram(cost)) for name, cost in costs.items()}
-
-    def _in_ram(self, cost: _Cost) -> int:
-        """Return the planned bytes and the runtime's objects, with the copies in the heap if not all of it fits."""
-        plans = cost.linked.execution_plan
-        used = cost.memory + sum(runtime_objects(plan, 4) for plan in plans)
-        needed = used + max(map(copied_operands, plans))
-        return used if self._limit is None or needed <= self._limit else needed
+        return {
+            name: replace(
+                cost, memory=cost.memory + sum(runtime_objects(plan, 4) for plan in cost.linked.execution_plan)
+            )
+            for name, cost in costs.items()
+        }
 
     def _emitted(self, lowered: LoweredModel) -> tuple[EmittedFiles | None, Emitted]:
         """Emit a copy of the lowered methods with ExecuTorch.
