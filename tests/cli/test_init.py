@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -183,7 +184,7 @@ def test_asks_for_what_was_not_given(tmp_path: Path) -> None:
     assert f"  1  minimal       {TEMPLATES['minimal'].summary}" in shown
     assert "error: 'maximal' is not one of the options" in shown
     assert "error: '../up' cannot be the name of a project" in shown
-    assert "cd new && etdev build" in shown
+    assert re.search(r"Next: (pip install \S+ && )?cd new && etdev build", shown)
     assert 'name = "other"' in (tmp_path / "new" / "etdev.toml").read_text()
 
 

@@ -81,6 +81,7 @@ def test_cache_why(arguments: list[str], folder: Path, capfd: pytest.CaptureFixt
     assert {line.partition(":")[0] for line in capfd.readouterr().out.splitlines()} == {"cpu"}
 
 
+BENCH = ["bench", "--random", "--runtime", "replay", "--calls", "1"]
 ONE_TARGET = [
     ["inspect"],
     ["report"],
@@ -116,10 +117,16 @@ def test_one_target_with_a_profile(command: list[str], folder: Path, capfd: pyte
     assert "build/split/cpu/net" in out + err
 
 
-@pytest.mark.parametrize("command", [["inspect"], ["diff", "build/cpu/net.pte"]])
+@pytest.mark.parametrize(
+    "command", [["inspect"], ["diff", "build/cpu/net.pte"], [*BENCH, "--against", "build/cpu/net.pte"]]
+)
 def test_a_profile_is_not_for_files(command: list[str], folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with (folder / "etdev.toml").open("a") as file:
         file.write("[profiles.split]\n")
+    for profile in ("split", "none of the config"):
+        assert app.run([*command, "build/cpu/net.pte", "-p", profile]) == 2
+        assert "help: remove `--profile`, or name a target\n" in capfd.readouterr().err
+    (folder / "etdev.toml").unlink()
     assert app.run([*command, "build/cpu/net.pte", "-p", "split"]) == 2
     assert "help: remove `--profile`, or name a target\n" in capfd.readouterr().err
 

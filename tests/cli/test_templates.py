@@ -388,6 +388,14 @@ def test_what_is_added_as_told_is_what_was_meant(
     assert f"Kept your file {path}" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("out", [".", "../made", "/made"])
+def test_git_ignores_no_folder_around_the_project(tmp_path: Path, out: str) -> None:
+    config = dedent(LINEAR_CONFIG).replace('name = "tiny"', f'name = "tiny"\nout = "{out}"')
+    write_project(tmp_path, config + "[targets.cpu]\n")
+    assert app.run(["init", str(tmp_path), "--template", "ci"]) == 0
+    assert (tmp_path / ".gitignore").read_text().splitlines()[0] == "etdev.sarif"
+
+
 def test_ci_names_no_project_that_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["init", str(tmp_path), "--name", "x", "-q"]) == 0
     assert app.run(["init", str(tmp_path), "--template", "ci", "--name", "y"]) == 2

@@ -693,24 +693,20 @@ def test_a_copy_that_is_needed_stays_and_says_why(name: str) -> None:
     assert (last.action, last.reason) == ("kept", reason)
 
 
-def test_an_expansion_that_may_keep_the_sizes_says_why_it_stays() -> None:
-    """It copies whole tensors in attention with a dynamic length, where ``@`` is exported as one."""
+@pytest.mark.parametrize("returned", [True, False], ids=["its output", "another result"])
+def test_an_expansion_that_may_keep_the_sizes_says_why_it_stays(returned: bool) -> None:
+    """It copies whole tensors in attention with a dynamic length, where ``@`` is exported as one.
+
+    A call that returns another value than its output has no decision, because it is not such a copy.
+    """
     method = Method()
     given = method.input(32, dynamic=True)
     out = method.like(given)
-    method.kernel("aten::expand_copy.out", given, method.numbers(8), method.value(m.Bool(False)), out, out)
+    last = out if returned else given
+    method.kernel("aten::expand_copy.out", given, method.numbers(8), method.value(m.Bool(False)), last, out)
     method.outputs = [out]
-    (decision,) = without_views(method).decisions
-    assert decision == Elision(0, "aten::expand_copy.out", "kept", 32, "its sizes are known only at run time")
-
-
-def test_an_expansion_with_other_results_is_left_alone() -> None:
-    method = Method()
-    given = method.input(32, dynamic=True)
-    out = method.like(given)
-    method.kernel("aten::expand_copy.out", given, method.numbers(8), method.value(m.Bool(False)), given, out)
-    method.outputs = [out]
-    assert without_views(method).decisions == ()
+    kept = Elision(0, "aten::expand_copy.out", "kept", 32, "its sizes are known only at run time")
+    assert without_views(method).decisions == ((kept,) if returned else ())
 
 
 def test_a_view_of_one_of_several_tensors_stays_if_it_is_not_wanted() -> None:

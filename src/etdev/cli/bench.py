@@ -27,6 +27,7 @@ from etdev.cli.calls import (
     is_worker_count,
     named_program,
     native_libraries,
+    refuse_unused_profile,
 )
 from etdev.cli.common import (
     ConfigOption,
@@ -132,11 +133,12 @@ def bench(
     json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
-    found = named_program(program, target, config, data, profile=profile)
+    found = named_program(program, target, config, data, profile=profile, alone=against is None)
     outputs.refuse(found.file, *found.data)
     chosen = check_runtime(runtime)
     other = _against(against, against_data, config, profile, chosen)
     if other is not None:
+        refuse_unused_profile(profile, found, other)
         outputs.refuse(other.file, *other.data)
     counts = () if workers is None and other is not None else _workers(workers)
     time = _seconds(seconds)

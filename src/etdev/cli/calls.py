@@ -16,6 +16,7 @@ from etdev.errors import UsageError
 from etdev.plugins import WORKER_TRANSPORTS
 
 if TYPE_CHECKING:
+    from etdev.execution.bench import Against
     from etdev.execution.run_results import RuntimeName
     from etdev.pipeline.project import Project
 
@@ -113,11 +114,12 @@ def named_program(
     data: Sequence[Path] | None = None,
     *,
     profile: str | None = None,
+    alone: bool = True,
 ) -> NamedProgram:
     """Return the program for a command that accepts ``FILE|TARGET`` or ``--target``.
 
     Raises the errors of :func:`find_program`. Raises :class:`~etdev.errors.UsageError` unless exactly one of
-    ``program`` and ``target`` is set, and for a ``profile`` with a file.
+    ``program`` and ``target`` is set, and for a ``profile`` with a file, if the program is the only one (``alone``).
     """
     if program is not None and target is not None:
         message = f"{program!r} and --target {target} both select a program"
@@ -128,13 +130,14 @@ def named_program(
             "Missing argument 'FILE|TARGET'.", hint="add the path of a .pte file, or the name of a built target"
         )
     found = find_program(name, config, data, is_target=target is not None, profile=profile)
-    refuse_unused_profile(profile, found)
+    if alone:
+        refuse_unused_profile(profile, found)
     return found
 
 
-def refuse_unused_profile(profile: str | None, *programs: NamedProgram) -> None:
-    """Raise :class:`~etdev.errors.UsageError` for a profile if all programs are files."""
-    if profile is not None and all(program.target is None for program in programs):
+def refuse_unused_profile(profile: str | None, *programs: NamedProgram | Against) -> None:
+    """Raise :class:`~etdev.errors.UsageError` for a profile if all programs are files, which have no project."""
+    if profile is not None and all(program.project is None for program in programs):
         names = " and ".join(repr(str(program.file)) for program in programs)
         message = f"a profile is for targets, but {names} {'is a file' if len(programs) == 1 else 'are files'}"
         raise UsageError(message, where="--profile", hint="remove `--profile`, or name a target")
@@ -159,7 +162,7 @@ def find_program(
     """
     path, given = Path(name), tuple(data or ())
     is_file = not is_target and (path.suffix == ".pte" or (path.exists() and not path.is_dir()))
-    if config is None and profile is None and is_file:
+    if config is None and is_file and (profile is None or path.suffix == ".pte"):
         return _named_file(path, given)
     if config is None and not is_file:
         require_config(name)

@@ -55,6 +55,7 @@ class Template:
     * ``{{name}}``: the project's name
     * ``{{build}}``: the command that builds the project
     * ``{{out}}``: the output folder
+    * ``{{ignored}}``: a line that makes git ignore the output folder; empty if the folder is not below the project's
     * ``{{extras}}``: the extras of etdev that the project needs
     * ``{{tools}}``: `` && `` and the command that installs further tools; empty if there are none
     """
@@ -168,6 +169,7 @@ def render_addition(template: str, project: Project, name: str = "") -> dict[str
         "name": name,
         "build": project.build,
         "out": project.out,
+        "ignored": f"{project.out}/\n" if _is_below(project.out) else "",
         "extras": project.extras,
         "tools": project.tools and f" && {project.tools}",
     }
@@ -177,6 +179,11 @@ def render_addition(template: str, project: Project, name: str = "") -> dict[str
         for placeholder, value in values.items():
             contents[path] = contents[path].replace(b"{{%s}}" % placeholder.encode(), value.encode())
     return contents
+
+
+def _is_below(folder: str) -> bool:
+    """Return True if a normalized path is that of a folder below the working folder."""
+    return folder != "." and not folder.startswith(("/", "../")) and folder != ".."
 
 
 def _read(folder: Traversable, path: str, template: str) -> bytes:

@@ -71,7 +71,7 @@ def _advice(project: Project, target: str, measured: Measured, figure: str, plac
             return ", ".join([*ways, *_smaller_embeddings(project, settings, program)])
         case "ram":
             less = "reduce the largest part (`etdev bench --runtime native` lists the parts of each method)"
-            stock = ', set `lowering` to "stock", which takes less memory outside of the plan'
+            stock = ', set `lowering` to "stock", which may take less memory outside of the plan'
             return less + stock * _copies_operands(measured)
         case "scratch" | "fast_scratch":
             return "add `--optimise=Size` to the option `extra_flags` of the partitioner, or use another `memory_mode`"

@@ -22,11 +22,14 @@ METRIC = '[targets.gpu.verify.accuracy]\nfn = "model:Linear"\nmin = 1'
 NOT_YET = "etdev cannot run delegates of the backend 'cuda' yet"
 ETHOS_U = 'partitioners = [{ backend = "ethos-u", options = { target = "ethos-u55-128" } }]'
 CORTEX_M = 'quantize = "int8"\npartitioners = [{ backend = "cortex-m" }]'
+BOTH = 'quantize = "int4"\npartitioners = [{ backend = "xnnpack" }, { backend = "cortex-m" }]'
 LATENCY = "budget.latency = { p50 = 1 }\n"
 SCHEMES = """
 [quantize.int8]
 scheme = "cortex-m"
 calibration = "model:samples"
+[quantize.int4]
+scheme = "8da4w"
 """
 NO_BACKEND = "ExecuTorch's Python runtime has no backend {}"
 NO_KERNELS = "ExecuTorch's Python runtime has no kernels of the library 'cortex-m'"
@@ -69,6 +72,7 @@ def write(folder: Path, check: str, lines: str) -> Path:
         ("native", CORTEX_M, "the native runtime has no kernels of the library 'cortex-m'"),
         ("replay", CORTEX_M, None),
         ("runtime", CORTEX_M.replace('quantize = "int8"', ""), None),
+        ("runtime", BOTH, None),
     ],
 )
 def test_what_cannot_run(check: str, lines: str, reason: str | None, tmp_path: Path) -> None:

@@ -8,11 +8,10 @@ from etdev.config.describe.notation import example, literal, short
 from etdev.config.issues import CONFLICT, MISSING_KEY, REFERENCE, Issue
 from etdev.config.keys import suggest
 from etdev.config.raw import Raw, listed
-from etdev.config.tables.schemes import BACKEND_SCHEMES, integer_backend
+from etdev.config.tables.schemes import BACKEND_SCHEMES, SCHEMES, integer_backend
 
 _PROCESSORS = {"ethos-u": "Ethos-U", "cortex-m": "Cortex-M"}
 """Maps each backend that takes only quantized ops to the name of its processors."""
-_SCHEMES = ("pt2e-xnnpack", "arm-ethos-u", "cortex-m", "8da4w")
 
 
 def check_quantization(config: Raw) -> Iterator[Issue]:
@@ -41,14 +40,16 @@ def check_quantization(config: Raw) -> Iterator[Issue]:
 def _check_processor(target: Raw, scheme: Raw) -> Iterator[Issue]:
     """Check that a target for an Ethos-U or a Cortex-M uses a scheme that quantizes for this processor.
 
-    The backends of these processors take no ops that were quantized for another processor.
+    The compiler for an Ethos-U takes only ops that were quantized for this processor. The backend `cortex-m` leaves
+    other ops to other backends, if the target has any.
     """
     name, used = scheme["scheme"].value, target["quantize"].value
     steps = target["partitioners"].elements
-    backend = integer_backend([step["backend"].value for step in steps])
-    if backend is None:
+    names = {step["backend"].value for step in steps}
+    backend = integer_backend(names)
+    if backend is None or (backend == "cortex-m" and len(names) > 1):
         return
-    if name in _SCHEMES and name != BACKEND_SCHEMES[backend]:
+    if name in SCHEMES and name != BACKEND_SCHEMES[backend]:
         text = (
             f"is {short(used)} with the scheme {literal(name)}, but {backend} takes only ops quantized for "
             f"{_PROCESSORS[backend]}"

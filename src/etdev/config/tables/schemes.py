@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
@@ -114,6 +114,10 @@ class Int8DynamicInt4Weight(Table):
 
 
 Scheme = Annotated[Pt2eXnnpack | ArmEthosU | CortexM | Int8DynamicInt4Weight, Field(discriminator="scheme")]
+
+
+SCHEMES = frozenset(get_args(kind.model_fields["scheme"].annotation)[0] for kind in get_args(get_args(Scheme)[0]))
+"""Names of all schemes."""
 
 
 def integer_backend(names: Collection[object]) -> str | None:

@@ -230,15 +230,15 @@ def describe_repeated(project: Project, target: str, program: Program, data: Dat
 
 
 def describe_heap(project: Project, target: str, methods: Iterable[MethodResult], program: Program) -> Iterator[str]:
-    """Yield a note if faster matrix products need more memory outside of a target's banks than in them."""
+    """Yield a note if matrix products in faster forms may take more memory outside of a target's banks than in them."""
     if project.config.targets[target].memory.room is None:
         return
     replaced = {method.name for method in methods if PRODUCTS.intersection(method.forms)}
     copied = max((copied_operands(plan) for plan in program.execution_plan if plan.name in replaced), default=0)
     if copied > planned_memory(program)[str(HOST)]:
         yield (
-            f"matrix products may copy {copied:,} bytes of their operands to the heap, which is in no bank; with the "
-            f"stock lowering ({project.where('targets', target, 'lowering')}), they are slower and copy nothing"
+            f"matrix products may copy {copied:,} bytes of their operands to the heap, which is in no bank; the stock "
+            f"lowering ({project.where('targets', target, 'lowering')}) may need less of it, and is slower"
         )
 
 
@@ -252,11 +252,12 @@ def describe_unused(project: Project, target: str, program: Program) -> Iterator
     """
     settings = project.config.targets[target]
     found = {(item.id, delegate_device(item)) for plan in program.execution_plan for item in plan.delegates}
+    integer = [backends.get(step.backend) for step in settings.partitioners if step.backend in BACKEND_SCHEMES]
+    is_float = settings.quantize is None and not any(_takes_part(backend, program) for backend in integer)
     for index, step in enumerate(settings.partitioners):
         backend = backends.get(step.backend)
-        if settings.quantize is None and step.backend in BACKEND_SCHEMES:
-            if not _takes_part(backend, program):
-                yield _float_note(project, target, index)
+        if step.backend in BACKEND_SCHEMES and is_float:
+            yield _float_note(project, target, index)
             continue
         device = Device() if step.device is None else parse_device(step.device)
         if backend.delegate_ids and not any(
