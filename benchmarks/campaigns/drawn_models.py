@@ -22,6 +22,7 @@ _UNARY = (
     "{a} * 2", "{a} + 0.5", "1 - {a}", "{a}.clamp(-1, 1)", "torch.exp({a}.clamp(-3, 3))", "F.gelu({a})",
     "F.silu({a})", "F.hardswish({a})", "F.leaky_relu({a})", "{a}.softmax(-1)", "{a}.log_softmax(-1)",
     "{a}.to(torch.float16).to(torch.float32)", "{a}.clone()", "torch.round({a})", "F.pad({a}, (1, 2))",
+    "{a}.half()", "{a}.bfloat16()", "{a}.to(torch.int64)", "{a} > 0.5",
 )  # fmt: skip
 _BINARY = (
     "{a} + {b}", "{a} - {b}", "{a} * {b}", "torch.maximum({a}, {b})", "{a} / ({b}.abs() + 1)",
@@ -49,11 +50,26 @@ _INTS = (
     "{a}.to(torch.int32)",
 )
 _BOOLS = ("~{a}", "{a}.to(torch.float32)", "{a}.any()", "{a}.to(torch.int64)", "{a} & {a}")
-_FLOW = (
+_COND = (
     "torch.cond({a}.sum() > 0, lambda v: v * 2, lambda v: v - 1, ({a},))",
     "torch.cond({a}.mean() < 0, lambda v: v.abs() + 1, lambda v: v.neg().exp(), ({a}.clamp(-2, 2),))",
-    "torch_map(lambda row, one: row * 2 + one, {a}, {a}[0])",
+    "torch.add(*torch.cond({a}.sum() > 0, lambda v: (v * 2, v + 1), lambda v: (v.abs(), v - 1), ({a},)))",
+    "torch.cond({a}.sum() > 0, lambda v: torch.cond(v.amax() > 1, torch.exp, torch.tanh, (v,)), torch.sin, ({a},))",
 )
+_LOOPS = {
+    "map": (
+        "torch_map(lambda row, one: row * 2 + one, {a}, {a}[0] * 1)",
+        "torch_map(lambda row, one: (row - one).tanh().sum(), {a}, {a}[-1] + 1)",
+    ),
+    "scan": (
+        "torch_scan(lambda c, row: (c + row, c * row), {a}[0] * 0, {a})[1]",
+        "torch_scan(lambda c, row: (c * 0.5 + row, c.tanh()), {a}[0] * 1, {a})[0]",
+        "torch_scan(lambda c, row: (c + row.abs(), c - row), {a}[-1] * 2, {a}, reverse=True)[1]",
+        "(lambda c, rows: c + rows[-1])(*torch_scan(lambda c, row: (c - row, c * 2), {a}[0] + 1, {a}))",
+    ),
+    # ExecuTorch refuses it, so etdev has to, in order.
+    "while": ("torch_while(lambda n, v: n < 3, lambda n, v: (n + 1, v * 0.5 + 1), (torch.tensor(0), {a}))[1]",),
+}
 _IN_PLACE = (
     "{t} = {a}.clone(); {t}.add_(1)", "{t} = {a} * 1; {t}[0] = {t}[-1] * 2", "{t} = {a} + 0; {t}.mul_({a})",
     "{t} = torch.zeros_like({a}); {t}.copy_({a})", "{t} = {a} * 3; {t}[..., :1].add_(5)", "{t} = {a} - 1; {t}.relu_()",
@@ -63,10 +79,31 @@ _STATE = (
     "{t} = self.{s} - 1; self.{s}.mul_(0.5); {t} = {t} + self.{s}",
     "self.{s}[:1].add_({a}.mean()); {t} = self.{s}.clone()",
 )  # fmt: skip
+OPERATIONS = {
+    "unary": _UNARY,
+    "binary": _BINARY,
+    "views": _VIEWS,
+    "reduced": _REDUCED,
+    "int": _INTS,
+    "bool": _BOOLS,
+    "cond": _COND,
+    **_LOOPS,
+    "in place": _IN_PLACE,
+    "state": _STATE,
+}
+"""Lines by kind, without those that call a layer. ``{a}`` and ``{b}`` are values, and ``{s}`` is a buffer."""
 _KINDS = (
-    *("unary", "unary", "binary", "binary", "views", "views", "views", "reduced", "layer", "layer", "flow"),
-    *("in place", "state"),
+    *("unary", "unary", "binary", "binary", "views", "views", "views", "reduced", "layer", "layer", "cond"),
+    *("in place", "state", "loop"),
 )
+_IMPORTS = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch._higher_order_ops import while_loop as torch_while
+from torch._higher_order_ops.map import map as torch_map
+from torch._higher_order_ops.scan import scan as torch_scan
+"""
 
 
 @dataclass
@@ -84,10 +121,8 @@ class Drawn:
     def source(self) -> str:
         """Return the module's text; the class is ``Net``."""
         text = [
-            "import torch", "import torch.nn.functional as F", "from torch import nn",
-            "from torch._higher_order_ops.map import map as torch_map", "", "", "class Net(nn.Module):",
-            "    def __init__(self):", "        super().__init__()", "        torch.manual_seed(0)",
-            *(f"        {line}" for line in self.layers),
+            _IMPORTS, "", "class Net(nn.Module):", "    def __init__(self):", "        super().__init__()",
+            "        torch.manual_seed(0)", *(f"        {line}" for line in self.layers),
         ]  # fmt: skip
         for method, lines in self.lines.items():
             names = ", ".join(name for name, _, _ in self.inputs[method])
@@ -96,11 +131,24 @@ class Drawn:
             text += [f"        return {', '.join(outputs)}"]
         return "\n".join(text) + "\n"
 
-    def with_state(self) -> Drawn:
-        """Return the module whose methods also return copies of all buffers."""
-        buffers = re.findall(r"register_buffer\('(\w+)'", "\n".join(self.layers))
-        copies = [f"self.{name}.clone()" for name in buffers]
-        return replace(self, outputs={method: [*found, *copies] for method, found in self.outputs.items()})
+    def buffers(self) -> list[str]:
+        """Return the names of all buffers."""
+        return re.findall(r"register_buffer\('(\w+)'", "\n".join(self.layers))
+
+    def with_more_outputs(self) -> Drawn:
+        """Return the module whose methods also return copies of all buffers, and of what control flow returned."""
+        state = [f"self.{name}.clone()" for name in self.buffers()]
+        outputs = {}
+        for method, found in self.outputs.items():
+            text = "\n".join(self.lines[method])
+            flow = re.findall(r"^(t\d+) = .*torch(?:\.cond|_map|_scan)\(", text, re.MULTILINE)
+            outputs[method] = [*found, *state, *(f"{name}.clone()" for name in flow)]
+        return replace(self, outputs=outputs)
+
+    def with_other_content(self) -> Drawn:
+        """Return the module whose buffers do not begin with zeros."""
+        layers = [re.sub(r"torch\.zeros\((.+)\)\)$", r"torch.rand(\1) * 1.7)", layer) for layer in self.layers]
+        return replace(self, layers=layers)
 
     def with_other_branches(self) -> Drawn:
         """Return the module that takes the other branch of each condition."""
@@ -117,7 +165,7 @@ class Drawn:
         """Return the module whose conditions have different operands, so that no two of them have the same results."""
         lines = {
             method: [
-                re.sub(r", \((.+),\)\)$", rf", (\1 * {number},))", line) if "torch.cond(" in line else line
+                re.sub(r"^(.*), \((.+?),(\)+)$", rf"\1, (\2 * {number},\3", line) if "torch.cond(" in line else line
                 for number, line in enumerate(found, start=2)
             ]
             for method, found in self.lines.items()
@@ -149,10 +197,8 @@ class _Drawing:
         self.made = Drawn({}, [], {}, {})
         self.space: dict[str, Any] = {}
         self.self = nn.Module()
-        exec("import torch\nimport torch.nn.functional as F\nfrom torch import nn", self.space)
-        from torch._higher_order_ops.map import map as torch_map
-
-        self.space.update(torch_map=torch_map, self=self.self)
+        exec(_IMPORTS, self.space)
+        self.space["self"] = self.self
         self.count = 0
 
     def method(self, name: str) -> None:
@@ -163,7 +209,9 @@ class _Drawing:
         made.inputs[name], made.lines[name] = [], []
         first = tuple(chance.choice(_SIZES) for _ in range(chance.choice((1, 2, 2, 3, 4))))
         for number in range(chance.choice((1, 1, 2, 3))):
-            shape = first if chance.randrange(3) else tuple(chance.choice(_SIZES) for _ in range(chance.randrange(4)))
+            shape = first
+            if not chance.randrange(3):
+                shape = tuple(chance.choice((0, *_SIZES) if number else _SIZES) for _ in range(chance.randrange(4)))
             dtype = chance.choice(("float32",) * 7 + ("int64", "bool")) if number else "float32"
             made.inputs[name].append((f"x{number}", dtype, shape))
             self.space[f"x{number}"] = tensor(dtype, shape, number)
@@ -206,8 +254,8 @@ class _Drawing:
 
     def _drawn(self) -> tuple[str, list[str], str]:
         chance, target = self.chance, f"t{self.count}"
-        floats, every = self._values(torch.float32, torch.float16), self._values()
-        a = chance.choice(floats if floats and chance.randrange(6) else every)
+        floats, every = self._values(torch.float32, torch.float16, torch.bfloat16), self._values()
+        a = chance.choice(floats if floats and chance.randrange(4) else every)
         value = self.space[a]
         if value.dtype is torch.bool:
             return f"{target} = {chance.choice(_BOOLS).format(a=a)}", [], "bool"
@@ -217,18 +265,27 @@ class _Drawing:
                 return f"{target} = self.e{self.count}({a}.clamp(0, 63))", [layer], "embedding"
             return f"{target} = {chance.choice(_INTS).format(a=a)}", [], "int"
         b = chance.choice(floats)
-        kind = chance.choice(_KINDS)
+        # A second method is of interest for the state that it shares.
+        kind = chance.choice(_KINDS if len(self.made.lines) == 1 else (*_KINDS, *("state",) * 4))
         if kind == "layer":
             return self._layer(a, target)
         if kind == "state":
-            name = f"s{self.count}"
-            shape = [chance.choice(_SIZES) for _ in range(chance.choice((1, 1, 2)))]
-            layer = f"self.register_buffer('{name}', torch.zeros({shape}))"
-            return chance.choice(_STATE).format(a=a, s=name, t=target), [layer], kind
+            return self._state(a, target)
         if kind == "in place":
             return chance.choice(_IN_PLACE).format(a=a, t=target), [], kind
-        table = {"unary": _UNARY, "binary": _BINARY, "views": _VIEWS, "reduced": _REDUCED, "flow": _FLOW}[kind]
-        return f"{target} = {chance.choice(table).format(a=a, b=b)}", [], kind
+        if kind == "loop":
+            kind = chance.choices(list(_LOOPS), (4, 5, 1))[0]
+        return f"{target} = {chance.choice(OPERATIONS[kind]).format(a=a, b=b)}", [], kind
+
+    def _state(self, a: str, target: str) -> tuple[str, list[str], str]:
+        """Write a buffer: a new one, or one that this method or another one writes, too."""
+        chance, known = self.chance, self.made.buffers()
+        if known and chance.randrange(2):
+            return chance.choice(_STATE).format(a=a, s=chance.choice(known), t=target), [], "state again"
+        name = f"s{self.count}"
+        shape = [chance.choice(_SIZES) for _ in range(chance.choice((1, 1, 2)))]
+        layer = f"self.register_buffer('{name}', torch.zeros({shape}))"
+        return chance.choice(_STATE).format(a=a, s=name, t=target), [layer], "state"
 
     def _layer(self, a: str, target: str) -> tuple[str, list[str], str]:
         chance, shape = self.chance, self.space[a].shape
@@ -258,5 +315,7 @@ def draw(chance: random.Random, most: int = 8) -> Drawn:
     if not chance.randrange(6):
         drawing.method("other")
     # A dimension may vary if nothing that was drawn depends on its size; the export says so otherwise.
-    drawing.made.dynamic = not chance.randrange(6) and len(drawing.made.inputs) == 1
-    return drawing.made
+    made = drawing.made
+    sizes = {shape[0] for inputs in made.inputs.values() for _, _, shape in inputs if shape}
+    made.dynamic = not chance.randrange(6) and len(made.inputs) == 1 and 0 not in sizes
+    return made

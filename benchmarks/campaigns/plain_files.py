@@ -55,7 +55,7 @@ def _write(place: Path, content: bytes) -> None:
 
 def _key(drawn: Drawn, source: str, target: str) -> str:
     versions = [metadata.version(package) for package in ("torch", "executorch")]
-    parts = (source, drawn.inputs, drawn.dynamic, target == "xnnpack", versions, inspect.getsource(_made))
+    parts = (source, drawn.inputs, drawn.dynamic, target.startswith("xnnpack"), versions, inspect.getsource(_made))
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
 
 
@@ -73,7 +73,7 @@ def _made(drawn: Drawn, source: str, target: str) -> bytes:
         dims = {shape[0]: Dim(f"n{shape[0]}", min=1, max=max(shape[0], 2) + 2) for _, _, shape in inputs if shape}
         shapes = tuple({0: dims[shape[0]]} if shape else {} for _, _, shape in inputs) if drawn.dynamic else None
         methods[method] = export(one, example, dynamic_shapes=shapes)
-    parts = [XnnpackPartitioner()] if target == "xnnpack" else []
+    parts = [XnnpackPartitioner()] if target.startswith("xnnpack") else []
     planning = MemoryPlanningPass(share_mutable_buffers=len(methods) > 1)
     manager = to_edge_transform_and_lower(methods, partitioner=parts).to_executorch(
         ExecutorchBackendConfig(memory_planning_pass=planning)

@@ -7,28 +7,87 @@ from __future__ import annotations
 
 import functools
 import gc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from importlib import metadata
 from typing import Any, NamedTuple
 
+import torch
 from torch._export import utils
+from torch._higher_order_ops import utils as control_flow
 from torch._ops import OpOverload
 from torch._subclasses.fake_impls import op_implementations_dict
 from torch.export import exported_program
+from torch.fx import GraphModule
+from torch.fx.graph import _PyTreeCodeGen
 
 
 def quicken() -> None:
     """Change torch, the garbage collector and ``importlib.metadata`` in this process.
 
     Each decomposition looks up all operators of torch once per namespace, and gives thousands of them other kernels for
-    its time. Each build of etdev asks for the files and entry points of all packages.
+    its time. Each build of etdev asks for the files and entry points of all packages. Torch compiles control flow for
+    each of its eager calls, and makes Python code of each graph, although most graphs are never called.
     """
     gc.set_threshold(50_000, 20, 50)
     utils._materialize_cpp_cia_ops = functools.cache(utils._materialize_cpp_cia_ops)
     original = exported_program._override_composite_implicit_decomp
     exported_program._override_composite_implicit_decomp = _Overrides(original).block
     metadata.PathDistribution.read_text = _remembered(metadata.PathDistribution.read_text)  # type: ignore[method-assign]
+    control_flow._hop_compile_and_call = _direct(control_flow._hop_compile_and_call)
+    _compile_graphs_when_called()
+
+
+def _direct(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what calls an operator of control flow outside of exports without compiling it."""
+
+    def call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Any:
+        if torch.compiler.is_exporting():
+            return compiled(function, args, kwargs)
+        return function(*args, **(kwargs or {}))
+
+    return call
+
+
+def _compile_graphs_when_called() -> None:
+    """Generate the Python code of a graph for its first call, as torch's own lazy graphs do."""
+    recompile = GraphModule.recompile
+
+    def forward(graph: GraphModule, *args: Any, **kwargs: Any) -> Any:
+        recompile(graph)
+        return type(graph).forward(graph, *args, **kwargs)
+
+    def compile_later(graph: GraphModule) -> _LaterCode:
+        codegen = graph._graph._codegen
+        if isinstance(codegen, _PyTreeCodeGen):
+            graph._in_spec, graph._out_spec = codegen.pytree_info.in_spec, codegen.pytree_info.out_spec
+        type(graph).forward = forward
+        graph.__dict__.pop("_code", None)
+        graph._recompile_submodules()
+        return _LaterCode(lambda: recompile(graph))
+
+    GraphModule.recompile = compile_later  # type: ignore[method-assign]
+    GraphModule._code = _LaterText(recompile)  # type: ignore[attr-defined]
+
+
+class _LaterText:
+    """The attribute of a graph that holds its code, until the graph has its own attribute of that name."""
+
+    def __init__(self, make: Callable[[GraphModule], Any]) -> None:
+        self._make = make
+
+    def __get__(self, graph: GraphModule, owner: type) -> str:
+        return str(self._make(graph).src)
+
+
+class _LaterCode:
+    """The Python code of a graph, which is generated for the first use of an attribute."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._make(), name)
 
 
 def _remembered(read: Callable[[Any, str], str | None]) -> Callable[[Any, str], str | None]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
+import random
+import re
 import shutil
 import subprocess
 import sys
@@ -123,6 +125,23 @@ def test_models(repository: Path, tmp_path: Path) -> None:
     assert found["ends"]["relink same bits"] > 2
     assert found["ends"]["same as eager within tolerance"] > 2
     assert found["ends"]["same bits as the object program"] > 1
+
+
+@pytest.mark.nightly
+def test_every_operation_is_drawn(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop was listed that eager PyTorch refuses, so that no module ever had one."""
+    monkeypatch.syspath_prepend(repository / "benchmarks" / "campaigns")
+    drawn_models, quick_torch = importlib.import_module("drawn_models"), importlib.import_module("quick_torch")
+    utils = quick_torch.control_flow
+    monkeypatch.setattr(utils, "_hop_compile_and_call", quick_torch._direct(utils._hop_compile_and_call))
+    drawn = [drawn_models.draw(random.Random(number)) for number in range(1500)]
+    lines = "\n".join(line for model in drawn for method in model.lines.values() for line in method)
+    for kind, operations in drawn_models.OPERATIONS.items():
+        for operation in operations:
+            text = re.sub(r"\\{[abst]\\}", r"\\w+", re.escape(operation))
+            assert re.search(rf"^(t\d+ = )?{text}$", lines, re.MULTILINE), f"{kind}: {operation}"
+    assert {"embedding", "layer", "state again"} <= {kind for model in drawn for kind in model.kinds}
+    assert any(model.dynamic for model in drawn)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="faults are preloaded as on Linux")

@@ -232,7 +232,7 @@ CASES = {
         MINIMAL.replace("[1, 8]", '"1x8"'),
         (
             'etdev.toml:5:52: `methods.forward.inputs[0].shape` is "1x8"; expected a list, each element a whole number '
-            "from 1 to 2147483647 or a name of letters, digits and `_` that does not begin with a digit\n"
+            "from 0 to 2147483647 or a name of letters, digits and `_` that does not begin with a digit\n"
             "  help: write a list: [1, 8]\n"
         ),
     ),

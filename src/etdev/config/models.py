@@ -45,8 +45,10 @@ Constant = bool | int | Number | str
 Constants = dict[Identifier, Constant | Annotated[Many[Constant], Field(min_length=1)]]
 """Maps the name of a constant method to the value that the method returns."""
 
-Size = Annotated[int, Field(ge=1, le=2**31 - 1)]
+FixedSize = Annotated[int, Field(ge=0, le=2**31 - 1)]
 """Size of one dimension; the runtime stores sizes in 32 bits."""
+Size = Annotated[int, Field(ge=1, le=2**31 - 1)]
+"""Size of a dynamic dimension. Verification calls the smallest one, and many ops have no result for an empty tensor."""
 
 
 class Project(Table):
@@ -104,7 +106,7 @@ class Input(Table):
         "inputs are passed in this order."
     )
     dtype: DType = Field(description="Element type.")
-    shape: Many[Size | Identifier] = Field(
+    shape: Many[FixedSize | Identifier] = Field(
         description="Sizes, each a number or the name of a dynamic dimension in `dims`."
     )
 

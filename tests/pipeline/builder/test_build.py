@@ -89,6 +89,33 @@ def test_nan_in_calibration_data_stops_a_build(tmp_path: Path) -> None:
     assert str(caught.value.where).endswith("(quantize.int8.calibration)")
 
 
+def test_an_input_without_elements(tmp_path: Path) -> None:
+    """The config refused a size of 0, which ExecuTorch builds and runs: a cache that is empty at first, for example."""
+    model = """
+        import torch
+
+        class Net(torch.nn.Module):
+            def forward(self, x, past):
+                return torch.cat([past, x], 0).softmax(-1), past * 2
+    """
+    inputs = ", ".join(
+        f'{{ name = "{name}", dtype = "float32", shape = [{n}, 4] }}' for name, n in (("x", 3), ("past", 0))
+    )
+    config = f"""
+        version = 1
+        project.name = "m"
+        model.entry = "model:Net"
+        methods.forward.inputs = [{inputs}]
+        [targets.portable]
+        [targets.xnnpack]
+        partitioners = [{{ backend = "xnnpack" }}]
+    """
+    result = etdev.build(write_project(tmp_path, config, model=model))
+    for target in (result["portable"], result["xnnpack"]):
+        assert target.status == "built"
+        assert {check.name: check.status for check in target.checks}["runtime"] == "passed"
+
+
 def test_every_stage_is_timed(built: BuildResult) -> None:
     assert list(built["portable"].seconds) == ["load", "export", "lower", "emit", "link", "write", "verify"]
     assert list(built["int8"].seconds) == ["quantize", "lower", "emit", "link", "write", "verify"]
