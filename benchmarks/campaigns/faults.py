@@ -10,11 +10,14 @@ only ones that import torch.
 Demanded: exit codes that say what happened, and never 70. Every output is the old one or the new one, as a whole. The
 next run ends by itself within 300 s, exits with 0, and leaves the right outputs and nothing else.
 
-    python benchmarks/campaigns/faults.py [--count N] [--seconds S] [--seed N] [--start N]
+With ``--each ENOSPC``, the trials are all changes of all commands instead: the disk is full from that change on.
+
+    python benchmarks/campaigns/faults.py [--count N] [--seconds S] [--seed N] [--start N] [--each ERROR]
 """
 
 from __future__ import annotations
 
+import argparse
 import atexit
 import ctypes
 import errno
@@ -166,7 +169,7 @@ class _Campaign:
 
     def __init__(self, settings: Settings) -> None:
         _preloaded(settings)
-        self.seed = settings.seed
+        self.seed, self.each = settings.seed, settings.options.each
         self.project = _project(settings.folder)
         self.faults = ctypes.CDLL(None)
         self.work = (settings.folder / "work").resolve()
@@ -195,11 +198,19 @@ class _Campaign:
 
     def run(self, number: int) -> Trial:
         chance = random.Random(f"{self.seed} {number}")
-        command = chance.choice(COMMANDS)
+        if self.each:
+            places = [(command, turn) for command in COMMANDS for turn in range(1, self.changes[command.name] + 1)]
+            if number >= len(places):
+                return Trial(ends=["after the last change"])
+            command, turn = places[number]
+            fault = _Fault(turn, error=getattr(errno, self.each), lasting=1)
+        else:
+            command = chance.choice(COMMANDS)
+            fault = _drawn(chance, chance.randint(1, max(self.changes[command.name], 1)))
         folder = self._copy(command)
         trial = Trial(ends=[command.name])
         try:
-            self._trial(chance, command, folder, trial)
+            self._trial(chance, command, fault, folder, trial)
             if trial.wrong:
                 listed = "\n".join(str(path.relative_to(folder)) for path in sorted(folder.rglob("*")))
                 trial.files = {".log": listed.encode()}
@@ -209,20 +220,18 @@ class _Campaign:
             trial.wrong.append("campaign: torch is imported")
         return trial
 
-    def _trial(self, chance: random.Random, command: _Command, folder: Path, trial: Trial) -> None:
+    def _trial(self, chance: random.Random, command: _Command, fault: _Fault, folder: Path, trial: Trial) -> None:
         before = _contents(folder, command)
-        if not chance.randrange(6):
+        if not self.each and not chance.randrange(6):
             self._damage_cache(chance, folder)
             trial.ends.append("damaged cache")
-        turn = chance.randint(1, max(self.changes[command.name], 1))
-        fault = _drawn(chance, turn)
         name = fault.name
         trial.ends += [name, *(["slow disk"] if fault.slow else [])]
-        count = chance.choice((1, 1, 1, chance.randint(2, 8)))
+        count = 1 if self.each else chance.choice((1, 1, 1, chance.randint(2, 8)))
         if count > 1:
             trial.ends.append("several at once")
         pids = [self._start(command, folder, fault if not at else None, log=at) for at in range(count)]
-        where = f"{command.name}, {name} at change {turn} of {self.changes[command.name]}"
+        where = f"{command.name}, {name} at change {fault.turn} of {self.changes[command.name]}"
         for at, (code, said) in enumerate(self._wait(pids)):
             trial.ends.append(f"exit code {code}")
             if code == "hang":
@@ -359,5 +368,10 @@ def make(settings: Settings) -> Run:
     return _Campaign(settings).run
 
 
+def _options(parser: argparse.ArgumentParser) -> None:
+    names = [errno.errorcode[error] for error in _ERRORS]
+    parser.add_argument("--each", choices=names, help="let each change of files fail with this error, in turn")
+
+
 if __name__ == "__main__":
-    sys.exit(main("faults", make, doc=__doc__, count=1_000, hang=900))
+    sys.exit(main("faults", make, doc=__doc__, count=1_000, hang=900, options=_options))

@@ -40,7 +40,7 @@ from orchestrator.graphs import ELEMENTS, Poison, Serial, draw_step
 
 CLOSED_WITHIN = 5.0
 ENDED_WITHIN = 30.0
-_SHARES = {"thread": 8, "process": 2}
+_SHARES = {"thread": 16, "process": 4, "ray": 1}
 _NAMES = Path("/dev/shm")
 _LEFT = 64 << 20
 """Memory by which a process may grow in a whole campaign: caches and the allocator's own."""
@@ -218,6 +218,11 @@ class _Campaign:
     def __init__(self, settings: Settings) -> None:
         self.seed = settings.seed
         self.transports = settings.options.transports
+        if "ray" in self.transports:
+            from etdev.runtime.orchestrator.transports.ray_cluster import SHARED
+
+            SHARED.join(None)  # Or each trial starts a cluster, which takes seconds.
+            Orchestrator(["sim"], "ray").close()  # Ray opens connections for the first actor, and keeps them.
         self.resident: int | None = None
 
     def run(self, number: int) -> Trial:
@@ -278,7 +283,7 @@ def _more(before: dict[str, set[Any]], after: dict[str, set[Any]]) -> dict[str, 
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--transports", nargs="*", default=list(_SHARES), choices=["thread", "process", "ray"])
+    parser.add_argument("--transports", nargs="*", default=list(_SHARES), choices=list(_SHARES))
 
 
 def make(settings: Settings) -> Run:

@@ -30,7 +30,8 @@ def quicken() -> None:
     each of its eager calls, and makes Python code of each graph, although most graphs are never called.
     """
     gc.set_threshold(50_000, 20, 50)
-    utils._materialize_cpp_cia_ops = functools.cache(utils._materialize_cpp_cia_ops)
+    for name in ("_materialize_cpp_cia_ops", "_check_valid_to_preserve"):
+        setattr(utils, name, functools.cache(getattr(utils, name)))
     original = exported_program._override_composite_implicit_decomp
     exported_program._override_composite_implicit_decomp = _Overrides(original).block
     metadata.PathDistribution.read_text = _remembered(metadata.PathDistribution.read_text)  # type: ignore[method-assign]
