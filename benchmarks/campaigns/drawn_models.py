@@ -116,6 +116,8 @@ class Drawn:
     """Name, dtype and shape of each input, by method."""
     outputs: dict[str, list[str]]
     dynamic: bool = False
+    has_content: bool = False
+    """Buffers begin with numbers, which plain ExecuTorch only keeps if it is told to; otherwise with zeros."""
     kinds: set[str] = field(default_factory=set)
 
     def source(self) -> str:
@@ -148,15 +150,13 @@ class Drawn:
     def with_other_content(self) -> Drawn:
         """Return the module whose buffers do not begin with zeros."""
         layers = [re.sub(r"torch\.zeros\((.+)\)\)$", r"torch.rand(\1) * 1.7)", layer) for layer in self.layers]
-        return replace(self, layers=layers)
+        return replace(self, layers=layers, has_content=True)
 
-    def with_other_branches(self) -> Drawn:
-        """Return the module that takes the other branch of each condition."""
+    def with_other_branches(self, *, inner: bool = False) -> Drawn:
+        """Return the module that takes the other branch of each condition, or of those inside of another one."""
+        pattern = r"(?<=lambda v: )torch\.cond\(([^,]+)," if inner else r"torch\.cond\(([^,]+),"
         lines = {
-            method: [
-                re.sub(r"torch\.cond\((.+?), lambda", r"torch.cond(torch.logical_not(\1), lambda", line)
-                for line in found
-            ]
+            method: [re.sub(pattern, r"torch.cond(torch.logical_not(\1),", line) for line in found]
             for method, found in self.lines.items()
         }
         return replace(self, lines=lines)

@@ -201,7 +201,7 @@ class _Campaign:
         if self.each:
             places = [(command, turn) for command in COMMANDS for turn in range(1, self.changes[command.name] + 1)]
             if number >= len(places):
-                return Trial(ends=["after the last change"])
+                return Trial(ends=["after the last change"], most={"number of changes": len(places)})
             command, turn = places[number]
             fault = _Fault(turn, error=getattr(errno, self.each), lasting=1)
         else:
@@ -370,7 +370,7 @@ def make(settings: Settings) -> Run:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     names = [errno.errorcode[error] for error in _ERRORS]
-    parser.add_argument("--each", choices=names, help="let each change of files fail with this error, in turn")
+    parser.add_argument("--each", choices=names, help="all changes of files fail from each one on, in turn")
 
 
 if __name__ == "__main__":

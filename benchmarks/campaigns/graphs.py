@@ -227,7 +227,7 @@ class _Campaign:
 
     def run(self, number: int) -> Trial:
         chance = random.Random(f"{self.seed} {number}")
-        transport = chance.choices(self.transports, [_SHARES.get(name, 1) for name in self.transports])[0]
+        transport = chance.choices(self.transports, [_SHARES[name] for name in self.transports])[0]
         faults = bool(chance.randrange(2))
         trial = Trial(ends=[f"{transport}, {'with' if faults else 'without'} faults"])
         before = _left()
@@ -267,12 +267,21 @@ def _left() -> dict[str, set[Any]]:
     """Return what an orchestrator could leave."""
     return {
         "processes": set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()),
+        "actors": _actors(),
         "threads": {thread.ident for thread in threading.enumerate()},
         "descriptors": {os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()},
         "names in shared memory": {
             path.name for path in _NAMES.iterdir() if "etdev" in path.name or "psm_" in path.name
         },
     }
+
+
+def _actors() -> set[str]:
+    """Return the actors of Ray that live; their processes belong to Ray."""
+    ray = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized():
+        return set()
+    return {name for name, actor in ray._private.state.actors().items() if actor["State"] != "DEAD"}
 
 
 def _more(before: dict[str, set[Any]], after: dict[str, set[Any]]) -> dict[str, set[Any]]:

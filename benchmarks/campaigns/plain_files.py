@@ -63,6 +63,7 @@ def _made(drawn: Drawn, source: str, target: str) -> bytes:
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
     from executorch.exir.passes import MemoryPlanningPass
+    from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
     from torch.export import Dim, export
 
     made, methods = module(source), {}
@@ -75,7 +76,8 @@ def _made(drawn: Drawn, source: str, target: str) -> bytes:
         methods[method] = export(one, example, dynamic_shapes=shapes)
     parts = [XnnpackPartitioner()] if target.startswith("xnnpack") else []
     planning = MemoryPlanningPass(share_mutable_buffers=len(methods) > 1)
+    content = [InitializedMutableBufferPass(drawn.buffers())] if drawn.has_content else []
     manager = to_edge_transform_and_lower(methods, partitioner=parts).to_executorch(
-        ExecutorchBackendConfig(memory_planning_pass=planning)
+        ExecutorchBackendConfig(memory_planning_pass=planning, passes=content)
     )
     return bytes(manager.buffer)

@@ -43,7 +43,7 @@ def quicken() -> None:
 
 
 def _direct(compiled: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what calls an operator of control flow outside of exports without compiling it."""
+    """Return a function that runs control flow as it is, and compiles it only during an export."""
 
     def call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Any:
         if torch.compiler.is_exporting():
@@ -61,10 +61,9 @@ def _compile_graphs_when_called() -> None:
         recompile(graph)
         return type(graph).forward(graph, *args, **kwargs)
 
-    def compile_later(graph: GraphModule) -> _LaterCode:
-        codegen = graph._graph._codegen
-        if isinstance(codegen, _PyTreeCodeGen):
-            graph._in_spec, graph._out_spec = codegen.pytree_info.in_spec, codegen.pytree_info.out_spec
+    def compile_later(graph: GraphModule) -> Any:
+        if isinstance(graph._graph._codegen, _PyTreeCodeGen):
+            return recompile(graph)  # Torch reads the signature of such a graph.
         type(graph).forward = forward
         graph.__dict__.pop("_code", None)
         graph._recompile_submodules()
@@ -85,7 +84,7 @@ class _LaterText:
 
 
 class _LaterCode:
-    """The Python code of a graph, which is generated for the first use of an attribute."""
+    """The Python code of a graph, which is generated for each use of an attribute."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make

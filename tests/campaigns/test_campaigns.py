@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import random
 import re
 import shutil
@@ -93,6 +94,7 @@ def test_a_program_without_methods_is_damaged(
 
 @pytest.mark.nightly
 def test_graphs(repository: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="ray is not installed: pip install 'etdev[ray]'")
     found = run(repository, tmp_path, "graphs", "--count", 40)
     assert found["ends"]["future: result"] > 200
     # A task behind a lost worker ends in either error: it depends on how far the task was.
@@ -130,6 +132,7 @@ def test_models(repository: Path, tmp_path: Path) -> None:
 @pytest.mark.nightly
 def test_every_operation_is_drawn(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop was listed that eager PyTorch refuses, so that no module ever had one."""
+    pytest.importorskip("torch", reason="needs the extra `build`")
     monkeypatch.syspath_prepend(repository / "benchmarks" / "campaigns")
     drawn_models, quick_torch = importlib.import_module("drawn_models"), importlib.import_module("quick_torch")
     utils = quick_torch.control_flow
@@ -144,6 +147,41 @@ def test_every_operation_is_drawn(repository: Path, monkeypatch: pytest.MonkeyPa
     assert any(model.dynamic for model in drawn)
 
 
+STATEFUL = """
+import argparse, pathlib, sys
+import models
+from campaign import Settings
+from drawn_models import Drawn
+
+lines = [
+    "self.s0.add_(1); t0 = self.s0 + x0",
+    "t1 = torch.cond(t0.sum() > 0, lambda v: torch.cond(v.amax() > 1, torch.exp, torch.tanh, (v,)), torch.sin, (t0,))",
+    "self.s1.copy_(t1 * 0.5 + self.s1); t2 = self.s1 - t0",
+]
+layers = [f"self.register_buffer('{name}', torch.zeros([4]))" for name in ("s0", "s1")]
+drawn = Drawn({"forward": lines}, layers, {"forward": [("x0", "float32", (4,))]}, {"forward": ["t2"]})
+folder = pathlib.Path(sys.argv[1])
+campaign = models._Campaign(Settings(0, folder, argparse.Namespace(plain=None)))
+variants = list(models._variants(drawn))
+assert len({one.source() for one in variants}) == len(variants) == 12
+files = [campaign._plain_files.make(one, one.source(), "portable", folder) for one in variants]
+print(sum(campaign._is_right(one, one.source(), file) for one, file in zip(variants, files)))
+"""
+
+
+@pytest.mark.nightly
+def test_a_plan_that_is_right_is_right_in_all_variants(repository: Path, tmp_path: Path) -> None:
+    """Buffers of a variant had a content that plain ExecuTorch drops, so that any refusal seemed to be justified."""
+    pytest.importorskip("executorch", reason="needs the extra `build`")
+    script = tmp_path / "stateful.py"
+    script.write_text(STATEFUL)
+    path = os.pathsep.join([str(repository / "benchmarks" / "campaigns"), str(repository / "tests")])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([path, os.environ.get("PYTHONPATH", "")])}
+    command = [sys.executable, script, tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
+    assert done.stdout.split()[-1:] == ["12"], done.stdout + done.stderr
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="faults are preloaded as on Linux")
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 @pytest.mark.nightly
@@ -153,3 +191,5 @@ def test_faults(repository: Path, tmp_path: Path) -> None:
     assert found["ends"]["exit code 0"] > 5
     assert found["ends"]["exit code 130"] > 0
     assert found["ends"]["exit code 4"] > 0
+    found = run(repository, tmp_path, "faults", "--count", 4, "--each", "ENOSPC")
+    assert found["ends"]["ENOSPC"] == found["ends"]["exit code 4"] == 4

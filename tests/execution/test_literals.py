@@ -48,6 +48,8 @@ def plan(dtype: str, *sizes: int, bound: bool = False) -> m.ExecutionPlan:
         ("float32", (2,), "[1, -Infinity]", [1.0, float("-inf")]),
         ("bool", (2,), "[true, 0]", [True, False]),
         ("bool", (1,), "True", [True]),
+        ("float32", (0, 4), "[]", []),
+        ("float32", (2, 0), "[[], []]", [[], []]),
     ],
 )
 def test_values(dtype: str, sizes: tuple[int, ...], text: str, expected: object) -> None:
@@ -86,6 +88,7 @@ def test_a_file_with_brackets_in_its_name(tmp_path: Path, monkeypatch: pytest.Mo
     ("wanted", "text", "message", "hint"),
     [
         (plan("int64", 4), "3", "is int64 [4], but the value is one number", "write a list of numbers with this shape"),
+        (plan("int64", 0, 4), "3", "is int64 [0, 4], but the value is one number", "write [], or use"),
         (plan("int64", 4, bound=True), "3", "is int64 [4] at most, but the value is one number", "write a list"),
         (plan("int64", 1), "[3, 5]", "but the value is int64 [2]: axis 0 is 2, not 1", "an array of int64 [1]"),
         (

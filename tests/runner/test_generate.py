@@ -23,7 +23,7 @@ from etdev.runner.pools import scaling
 from etdev.runtime.native.measure import lookup_bytes
 from program.analysis.test_quantized_ends import END, OUT, described
 from program.hand import content, loop, tensor, unbounded
-from support.files import banked, channels_last, delegated
+from support.files import banked, channels_last, delegated, method, program
 
 
 @pytest.fixture
@@ -249,6 +249,13 @@ def test_names_of_a_project_are_not_names_of_methods() -> None:
     assert {"program", "temp_pool", "data_files"} <= set(variables)
     found = {*types, *functions, *aliases, *variables}
     assert [name for name in sorted(found) if identifier(name) == name] == []
+
+
+def test_an_empty_input_of_the_caller_is_not_taken_for_a_planned_one() -> None:
+    """A reproducer: the memory for inputs and outputs had room for the largest input a second time."""
+    values = (tensor(1000), tensor(0, 4), tensor(4, at=0))
+    layout = make_layout(program(method(values, (), inputs=(0, 1))), "x.pte")
+    assert layout.io == 4032
 
 
 def test_methods_share_temporaries_and_state(tmp_path: Path) -> None:

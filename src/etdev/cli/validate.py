@@ -43,6 +43,7 @@ def validate(
     from etdev.backends.option_files import check_content, option_file_keys
     from etdev.cli.reports import ALL_FORMATS, error_report, refuse_config
     from etdev.config.references import check_references
+    from etdev.pipeline.project.empty_inputs import empty_inputs
     from etdev.pipeline.project.float_targets import float_targets
     from etdev.pipeline.project.required_checks import unmeasured_limits, unrunnable_checks
 
@@ -69,7 +70,7 @@ def validate(
         found = check_references(opened[-1], option_file_keys(opened[-1]))
         problems |= dict.fromkeys((*found.wrong, *check_content(opened[-1])))
         own = dict.fromkeys(found.absent)
-        for check in (unrunnable_checks, unmeasured_limits, float_targets):
+        for check in (unrunnable_checks, unmeasured_limits, float_targets, empty_inputs):
             own |= dict.fromkeys(check(opened[-1]))
         warnings |= own
         summaries.append(_summary(opened[-1], len(own), strict=strict))

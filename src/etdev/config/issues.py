@@ -37,6 +37,8 @@ UNMEASURED_LIMIT = "not-judged"
 """Rule for a limit that a build on this machine does not check. Findings of verification have the same rule."""
 NOT_QUANTIZED = "not-quantized"
 """Rule for a backend that takes only quantized ops, in a target without quantization."""
+EMPTY_INPUT = "empty-input"
+"""Rule for an input whose shape has a size of 0."""
 CONFLICT = "conflict"
 """Rule for two keys that cannot be used together, and for a key that requires another key."""
 

@@ -46,9 +46,9 @@ Constants = dict[Identifier, Constant | Annotated[Many[Constant], Field(min_leng
 """Maps the name of a constant method to the value that the method returns."""
 
 FixedSize = Annotated[int, Field(ge=0, le=2**31 - 1)]
-"""Size of one dimension; the runtime stores sizes in 32 bits."""
-Size = Annotated[int, Field(ge=1, le=2**31 - 1)]
-"""Size of a dynamic dimension. Verification calls the smallest one, and many ops have no result for an empty tensor."""
+"""Size of a dimension that does not vary, 0 for a tensor without elements; the runtime stores sizes in 32 bits."""
+DimSize = Annotated[int, Field(ge=1, le=2**31 - 1)]
+"""Size of a dynamic dimension. Verification runs the smallest size, and at 0 many ops have no result."""
 
 
 class Project(Table):
@@ -114,9 +114,9 @@ class Input(Table):
 class Dim(Table):
     """The range of a dynamic dimension."""
 
-    min: Size = Field(1, description="Minimum size. If only `multiple_of` is set, it is the minimum.")
-    max: Size = Field(description="Maximum size. Required, because memory is planned for it.")
-    multiple_of: Size = Field(
+    min: DimSize = Field(1, description="Minimum size. If only `multiple_of` is set, it is the minimum.")
+    max: DimSize = Field(description="Maximum size. Required, because memory is planned for it.")
+    multiple_of: DimSize = Field(
         1,
         description="All sizes are multiples of this number, as a model needs that halves images and joins the results "
         "with what it had. `min` and `max` must be multiples, too.",

@@ -67,7 +67,8 @@ def _one(declared: m.Tensor, value: Any, label: str) -> Sequence[int]:
         raise UsageError(message, where=WHERE, hint="write a list such as '[3, 5, 7]', in quotes for the shell")
     if math.prod(declared.sizes) != 1:
         message = f"{label} is {wanted(declared)}, but the value is one number"
-        raise UsageError(message, where=WHERE, hint=f"write a list of numbers with this shape, or use {FORMATS}")
+        form = "[]" if 0 in declared.sizes else "a list of numbers with this shape"
+        raise UsageError(message, where=WHERE, hint=f"write {form}, or use {FORMATS}")
     return declared.sizes
 
 
@@ -101,6 +102,8 @@ def _sizes_of_list(declared: m.Tensor, value: list[Any], label: str) -> Sequence
         hint = "write a list with the axes of the input"
         raise UsageError(f"{label}: the list is nested too deeply", where=WHERE, hint=hint) from None
     axes = len(declared.sizes)
+    if 0 in sizes and 0 in declared.sizes:  # Brackets cannot express the sizes of a tensor without elements.
+        return declared.sizes
     if len(sizes) in (axes, axes + 1):
         return sizes
     message = f"{label} is {wanted(declared)}, but the list has {len(sizes)} {'axis' if len(sizes) == 1 else 'axes'}"

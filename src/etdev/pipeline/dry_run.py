@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from etdev.errors import VerifyError, describe_exception
 from etdev.pipeline.project import Project
+from etdev.pipeline.project.empty_inputs import empty_inputs
 from etdev.pipeline.project.float_targets import float_targets
 from etdev.pipeline.project.options import BuildOptions, choose_targets
 from etdev.pipeline.project.quiet import quiet_libraries
@@ -81,7 +82,7 @@ def dry_run(project: Project, options: BuildOptions) -> DryRun:
         methods = tuple(
             _check_method(project, user, loaded, signature) for signature in signatures(project, loaded).values()
         )
-        notes = dict.fromkeys((*loaded.notes, *_float_notes(project, names)))
+        notes = dict.fromkeys((*loaded.notes, *_warnings(project, names)))
         for signature in signatures(project, loaded).values():
             notes |= dict.fromkeys(_note_on_largest(project, user, loaded, signature))
         for name in names:
@@ -93,9 +94,9 @@ def dry_run(project: Project, options: BuildOptions) -> DryRun:
     return DryRun(targets=names, methods=methods, notes=tuple(notes))
 
 
-def _float_notes(project: Project, targets: Iterable[str]) -> Iterator[str]:
-    """Yield a note on each target that gives float ops to a backend that takes only quantized ops."""
-    for problem in float_targets(project.loaded, targets):
+def _warnings(project: Project, targets: Iterable[str]) -> Iterator[str]:
+    """Yield the warnings of the config as notes: float targets of integer backends, and inputs without elements."""
+    for problem in (*float_targets(project.loaded, targets), *empty_inputs(project.loaded)):
         yield f"warning: {problem.where}: {problem.message}; {problem.hint}"
 
 

@@ -296,7 +296,7 @@ def _io(plan: m.ExecutionPlan, where: str) -> tuple[tuple[InputSlot, ...], tuple
     found = tuple(
         InputSlot(value, owned.get(index, end) if isinstance(value, m.Tensor) else 0) for index, value in inputs
     )
-    planned = any(slot.offset == end for slot in found if isinstance(slot.value, m.Tensor))
+    planned = any(isinstance(value, m.Tensor) and index not in owned for index, value in inputs)
     size = end + (staged if planned else 0)
     return found, tuple(slots), max(_align(size), IO_ALIGNMENT) if needed else 0
 

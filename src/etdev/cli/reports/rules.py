@@ -24,6 +24,7 @@ CONFIG_RULES: Mapping[str, str] = {
     "missing-file": "A reference to a file or module that does not exist yet",
     "unrunnable-check": "A required check that cannot run for its target",
     "not-quantized": "A backend that takes only quantized ops, in a target without quantization",
+    "empty-input": "An input without elements",
     "conflict": "Keys that cannot be used together",
     "unknown-backend": "A backend that is not available here",
     "broken-backend": "A backend of another package that cannot be used",
