@@ -130,9 +130,9 @@ def test_models(repository: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_every_operation_is_drawn(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loop was listed that eager PyTorch refuses, so that no module ever had one."""
-    pytest.importorskip("torch", reason="needs the extra `build`")
+def test_every_operation_is_drawn_and_exported(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop was listed that PyTorch refuses, so that no module ever had one."""
+    torch = pytest.importorskip("torch", reason="needs the extra `build`")
     monkeypatch.syspath_prepend(repository / "benchmarks" / "campaigns")
     drawn_models, quick_torch = importlib.import_module("drawn_models"), importlib.import_module("quick_torch")
     utils = quick_torch.control_flow
@@ -145,6 +145,12 @@ def test_every_operation_is_drawn(repository: Path, monkeypatch: pytest.MonkeyPa
             assert re.search(rf"^(t\d+ = )?{text}$", lines, re.MULTILINE), f"{kind}: {operation}"
     assert {"embedding", "layer", "state again"} <= {kind for model in drawn for kind in model.kinds}
     assert any(model.dynamic for model in drawn)
+    for kind in ("cond", "map", "scan", "while"):
+        for operation in drawn_models.OPERATIONS[kind]:
+            method = {"forward": [f"t0 = {operation.format(a='x0')}"]}
+            made = drawn_models.Drawn(method, [], {"forward": [("x0", "float32", (3, 4))]}, {"forward": ["t0"]})
+            exported = torch.export.export(drawn_models.module(made.source()), (torch.ones(3, 4),))
+            assert "higher_order" in str(exported.graph), operation
 
 
 STATEFUL = """
