@@ -254,6 +254,15 @@ def copies_of_a_copy_of_the_rows_of_a_loop() -> Method:
     return method
 
 
+@case
+def a_part_of_a_copy_of_the_rows_of_a_loop() -> Method:
+    """Read the first rows only: the copy shows how many rows there are, and that is more."""
+    method = Method()
+    copy = _fixed_copy(method, _rows(method), "aten::alias_copy.out")
+    method.outputs = [method.cut_out(method.flat(copy), 0, 16)]
+    return method
+
+
 @pytest.mark.parametrize("dynamic", [True, False])
 def test_sizes_are_asked_of_what_was_written_over(dynamic: bool) -> None:
     """The sizes of a tensor are not in its bytes."""

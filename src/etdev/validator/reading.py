@@ -320,7 +320,7 @@ class StateReader:
         elements = numbers.divide(wanted, itemsize)
         if elements is None:
             return False
-        return self.state.counts.same(self.merges, elements, count, guards)
+        return self.state.counts.reaches(self.merges, count, elements, guards)
 
     def memory(self, side: int, space: int) -> Memory:
         """Return the symbolic memory of a space. Create the memory if necessary."""

@@ -74,6 +74,16 @@ class Counts:
             if all(merge != reached for reached, _ in guards)
         )
 
+    def reaches(self, merges: Merges, one: Number, least: Number, guards: Guards = ()) -> bool:
+        """Return whether a number is equal to another one, or to an integer that is greater, on these paths."""
+        if self.same(merges, one, least, guards):
+            return True
+        if not isinstance(least, int):
+            return False
+        known = {number for pairs in (self._same, *self._on.values()) for pair in pairs.items() for number in pair}
+        greater = [number for number in known if isinstance(number, int) and number > least]
+        return any(self.same(merges, one, number, guards) for number in greater)
+
     def _find(self, number: Number) -> Number:
         while number in self._same:
             number = self._same[number]
