@@ -104,6 +104,17 @@ from torch._higher_order_ops import while_loop as torch_while
 from torch._higher_order_ops.map import map as torch_map
 from torch._higher_order_ops.scan import scan as torch_scan
 """
+_FIRST_ROWS = """\
+_map, _scan = torch_map, torch_scan
+
+
+def torch_map(step, rows, *others):
+    return _map(step, rows[:1].expand_as(rows), *others)
+
+
+def torch_scan(step, first, rows, reverse=False):
+    return _scan(step, first, (rows[-1:] if reverse else rows[:1]).expand_as(rows), reverse=reverse)
+"""
 
 
 @dataclass
@@ -171,6 +182,11 @@ class Drawn:
             for method, found in self.lines.items()
         }
         return replace(self, lines=lines)
+
+
+def reading_first_rows(source: str) -> str:
+    """Return the source of the module whose maps and scans read the row of their first step in each step."""
+    return source.replace(_IMPORTS, _IMPORTS + _FIRST_ROWS)
 
 
 def module(source: str) -> nn.Module:

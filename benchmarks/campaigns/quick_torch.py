@@ -14,12 +14,14 @@ from typing import Any, NamedTuple
 
 import torch
 from torch._dynamo import guards
+from torch._dynamo import utils as dynamo_utils
+from torch._dynamo.variables import nn_module, user_defined
 from torch._export import utils
 from torch._higher_order_ops import utils as control_flow
 from torch._ops import OpOverload
 from torch._subclasses.fake_impls import op_implementations_dict
 from torch.export import exported_program
-from torch.fx import GraphModule
+from torch.fx import GraphModule, _symbolic_trace
 from torch.fx.graph import _PyTreeCodeGen
 
 
@@ -28,7 +30,8 @@ def quicken() -> None:
 
     Each decomposition looks up all operators of torch once per namespace, and gives thousands of them other kernels for
     its time. Each build of etdev asks for the files and entry points of all packages. Torch compiles control flow for
-    each of its eager calls, and makes Python code of each graph, although most graphs are never called.
+    each of its eager calls, and makes Python code of each graph, although most graphs are never called. Each trace sets
+    two methods of ``Module``, for which Python visits all of its subclasses.
     """
     gc.set_threshold(50_000, 20, 50)
     for name in ("_materialize_cpp_cia_ops", "_check_valid_to_preserve"):
@@ -40,6 +43,7 @@ def quicken() -> None:
     torch._dynamo.config.run_gc_after_compile = False
     guards.profile_guard_manager = lambda *_: 0.0  # It flushes the caches of the processor to measure.
     _compile_graphs_when_called()
+    _trace_without_new_methods()
 
 
 def _direct(compiled: Callable[..., Any]) -> Callable[..., Any]:
@@ -71,6 +75,47 @@ def _compile_graphs_when_called() -> None:
 
     GraphModule.recompile = compile_later  # type: ignore[method-assign]
     GraphModule._code = _LaterText(recompile)  # type: ignore[attr-defined]
+
+
+def _trace_without_new_methods() -> None:
+    """Let the methods of ``Module`` that each trace replaces look up the replacement."""
+    held: dict[str, list[Callable[..., Any]]] = {}
+    for name, captured in {
+        "__getattr__": ("unpatched_nn_module_getattr", dynamo_utils, user_defined),
+        "__call__": ("unpatched_nn_module_call", dynamo_utils, nn_module),
+    }.items():
+        stack = held[name] = [getattr(torch.nn.Module, name)]
+        method = _newest(stack)
+        setattr(torch.nn.Module, name, method)
+        for owner in captured[1:]:
+            setattr(owner, captured[0], method)
+
+    patch, revert = _symbolic_trace._PatchedFnSetAttr.patch, _symbolic_trace._PatchedFnSetAttr.revert
+
+    def patch_quickly(patched: _symbolic_trace._PatchedFnSetAttr) -> None:
+        if patched.frame_dict is torch.nn.Module and patched.fn_name in held:
+            held[patched.fn_name].append(patched.new_fn)
+        else:
+            patch(patched)
+
+    def revert_quickly(patched: _symbolic_trace._PatchedFnSetAttr) -> None:
+        if patched.frame_dict is torch.nn.Module and patched.fn_name in held:
+            held[patched.fn_name].remove(patched.new_fn)
+        else:
+            revert(patched)
+
+    _symbolic_trace._PatchedFnSetAttr.patch = patch_quickly  # type: ignore[method-assign]
+    _symbolic_trace._PatchedFnSetAttr.revert = revert_quickly  # type: ignore[method-assign]
+
+
+def _newest(stack: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
+    """Return a method that calls the last function of a stack."""
+
+    @functools.wraps(stack[0])
+    def method(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        return stack[-1](module, *args, **kwargs)
+
+    return method
 
 
 class _LaterText:
