@@ -545,12 +545,17 @@ def what_a_loop_reads_from_outside_stays(variant: Variant) -> Half:
     return _loop(variant, temporary=_at(variant, 192, 0, 64))
 
 
-def _rows(variant: Variant, *, rows: int, temporary: int) -> Half:
-    """Build a loop that appends rows, as ``map`` is emitted, with a temporary."""
+def _rows(variant: Variant, *, rows: int, temporary: int, above: int | None = None) -> Half:
+    """Build a loop that appends rows, as ``map`` is emitted, with a temporary.
+
+    With ``above``, an address, the loop begins at the second row of what is there.
+    """
     half = Half()
     x = half.input(4, at=0)
     together = half.tensor(3, 4, at=rows, dynamic=True)
-    counter, one, limit, done = half.integer(0), half.integer(1), half.integer(3), half.truth(False)
+    if above is not None:
+        half.op("repeat.out", x, half.integers(3, 1), half.tensor(3, 4, at=above))
+    counter, one, limit, done = half.integer(above is not None), half.integer(1), half.integer(3), half.truth(False)
     start = len(half.calls)
     row = half.op("neg.out", half.op("exp.out", x, half.tensor(4, at=temporary)), half.tensor(4, at=320))
     half.kernel("executorch_prim::et_copy_index.tensor", together, row, counter)
@@ -565,6 +570,11 @@ def _rows(variant: Variant, *, rows: int, temporary: int) -> Half:
 @case("content")
 def rows_that_are_put_together_stay(variant: Variant) -> Half:
     return _rows(variant, rows=64, temporary=_at(variant, 256, 128, 64))
+
+
+@case("content")
+def rows_below_the_first_one_of_a_loop_stay(variant: Variant) -> Half:
+    return _rows(variant, rows=64, temporary=_at(variant, 256, 448, 256), above=_at(variant, 64, 64, 384))
 
 
 @case("control flow")

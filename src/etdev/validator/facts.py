@@ -235,11 +235,20 @@ class Facts:
         kinds = [isinstance(self.plan.values[value], m.Tensor) for value in call.args]
         if name == ops.ET_VIEW and len(kinds) == 3 and kinds[0] and kinds[2]:
             return Code(position, Act.VIEW, name, call.args[:2], call.args[2:], call=call)
-        if name == ops.COPY_INDEX and len(kinds) >= 3 and kinds[0] and kinds[1]:
+        adds_row = name == ops.COPY_INDEX and len(kinds) >= 3 and all(kinds[:2])
+        if adds_row and not self._begins_later(call.args[2]):
             return Code(position, Act.ADD_ROW, name, call.args[1:3], call.args[:1], call=call)
         if call.args and not any(kinds):
             return Code(position, Act.NUMBER, name, call.args[:-1], sets=call.args[-1:], call=call)
         return self._unknown(position, name, call, call.args, ())
+
+    def _begins_later(self, index: int) -> bool:
+        """Return whether a loop that counts its rows with this number keeps the first rows.
+
+        Loops set the number after each row, and reset it at their end.
+        """
+        value = self.plan.values[index]
+        return isinstance(value, m.Int) and value.int_val != 0
 
     def _in_place(self, position: int, name: str, call: m.KernelCall) -> Code:
         args = call.args

@@ -8,7 +8,7 @@ from etdev.program import model as m
 from etdev.program.analysis.effects import Effects, arguments, effects, operator_name, outputs
 
 A, B, C, D, OUT, OTHER = range(6)
-NUMBER, SIZES, NONE, PAIR, PAIR_AGAIN, OPTIONAL, REVERSED, NO_TENSORS, FLAG = range(6, 15)
+NUMBER, SIZES, NONE, PAIR, PAIR_AGAIN, OPTIONAL, REVERSED, NO_TENSORS, FLAG, ZERO = range(6, 16)
 
 
 def tensor(at: int) -> m.Tensor:
@@ -26,6 +26,7 @@ VALUES: tuple[m.Value, ...] = (
     m.TensorList((OTHER, OUT)),
     m.TensorList(()),
     m.Bool(True),
+    m.Int(0),
 )
 
 
@@ -67,7 +68,12 @@ KERNELS: dict[str, tuple[str, tuple[int, ...], Effects]] = {
         Effects(reads=(A, B, C, D), writes=(OUT, OTHER)),
     ),
     "a view": ("executorch_prim::et_view.default", (A, SIZES, OUT), Effects(view=(A, OUT))),
-    "a row": ("executorch_prim::et_copy_index.tensor", (OUT, A, NUMBER), Effects(reads=(A,), fills=(OUT,))),
+    "a row": ("executorch_prim::et_copy_index.tensor", (OUT, A, ZERO), Effects(reads=(A,), fills=(OUT,))),
+    "a row, not from 0 on": (
+        "executorch_prim::et_copy_index.tensor",
+        (OUT, A, NUMBER),
+        Effects((OUT, A), (), (OUT, A)),
+    ),
     "numbers": ("executorch_prim::add.Scalar", (NUMBER, NUMBER, NUMBER), Effects()),
     "a prim that nobody knows": ("executorch_prim::new", (A, NUMBER, OUT), Effects((A, OUT), (), (A, OUT))),
     "a size": ("aten::sym_size.int", (A, NUMBER, NUMBER), Effects()),

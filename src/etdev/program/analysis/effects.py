@@ -200,11 +200,16 @@ def _in_place(plan: m.ExecutionPlan, operator: m.Operator, args: tuple[int, ...]
 def _prim(plan: m.ExecutionPlan, operator: m.Operator, args: tuple[int, ...]) -> Effects:
     if operator.name == ET_VIEW and len(args) == 3:
         return Effects(view=(args[0], args[2]))
-    if operator.name == COPY_INDEX and len(args) >= 3:
+    if operator.name == COPY_INDEX and len(args) >= 3 and not _begins_later(plan.values[args[2]]):
         # The first call of a loop makes the output one row long. Each later call adds a row.
         return Effects(reads=tensors(plan, args[1:2]), fills=tensors(plan, args[:1]))
     found = tensors(plan, args)
     return Effects(reads=found, updates=found)
+
+
+def _begins_later(index: m.Value) -> bool:
+    """Return whether a loop that counts its rows with this number keeps the first rows."""
+    return isinstance(index, m.Int) and index.int_val != 0
 
 
 def _is_tensor(plan: m.ExecutionPlan, index: int) -> bool:

@@ -7,7 +7,7 @@ holds if it holds on every path.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from etdev.validator.domain import numbers
 from etdev.validator.domain.merge import Guards, Merges
@@ -63,33 +63,40 @@ class Counts:
 
     def same(self, merges: Merges, one: Number, other: Number, guards: Guards = ()) -> bool:
         """Return whether two numbers are equal on the paths that ``guards`` describes."""
-        if self._find(one) == self._find(other) or self._same_on(merges, one, other, guards):
-            return True
-        # A fact about a merged number holds only after that merge.
-        unknowns = {symbol for pair in self._same.items() for number in pair for symbol in numbers.unknowns(number)}
-        split = {merge: ways for symbol in unknowns for merge, ways in merges.ways_of_number(symbol)}
-        return any(
-            all(self._same_on(merges, one, other, (*guards, (merge, way))) for way in range(ways))
-            for merge, ways in sorted(split.items())
-            if all(merge != reached for reached, _ in guards)
+        return self._find(one) == self._find(other) or self._on_each_way(
+            merges, guards, lambda on: not self._equal(merges, one, on).isdisjoint({other, merges.number_on(other, on)})
         )
 
     def reaches(self, merges: Merges, one: Number, least: Number, guards: Guards = ()) -> bool:
         """Return whether a number is equal to another one, or to an integer that is greater, on these paths."""
         if self.same(merges, one, least, guards):
             return True
-        if not isinstance(least, int):
-            return False
-        known = {number for pairs in (self._same, *self._on.values()) for pair in pairs.items() for number in pair}
-        greater = [number for number in known if isinstance(number, int) and number > least]
-        return any(self.same(merges, one, number, guards) for number in greater)
+        return isinstance(least, int) and self._on_each_way(
+            merges,
+            guards,
+            lambda on: any(isinstance(number, int) and number > least for number in self._equal(merges, one, on)),
+        )
+
+    def _on_each_way(self, merges: Merges, guards: Guards, holds: Callable[[Guards], bool]) -> bool:
+        """Return whether a condition holds on these paths, or on each path into some merge of a known number."""
+        if holds(guards):
+            return True
+        # A fact about a merged number holds only after that merge.
+        unknowns = {symbol for pair in self._same.items() for number in pair for symbol in numbers.unknowns(number)}
+        split = {merge: ways for symbol in unknowns for merge, ways in merges.ways_of_number(symbol)}
+        return any(
+            all(holds((*guards, (merge, way))) for way in range(ways))
+            for merge, ways in sorted(split.items())
+            if all(merge != reached for reached, _ in guards)
+        )
 
     def _find(self, number: Number) -> Number:
         while number in self._same:
             number = self._same[number]
         return number
 
-    def _same_on(self, merges: Merges, one: Number, other: Number, guards: Guards) -> bool:
+    def _equal(self, merges: Merges, one: Number, guards: Guards) -> set[Number]:
+        """Return all numbers that are known to be equal to a number on these paths."""
         equal: dict[Number, set[Number]] = defaultdict(set)
         for known in (self._same, *(self._on.get(way, {}) for way in guards)):
             for pair in known.items():
@@ -103,4 +110,4 @@ class Counts:
             if number not in seen:
                 seen.add(number)
                 waiting += equal.get(number, ())
-        return not seen.isdisjoint({other, merges.number_on(other, guards)})
+        return seen
