@@ -104,17 +104,6 @@ from torch._higher_order_ops import while_loop as torch_while
 from torch._higher_order_ops.map import map as torch_map
 from torch._higher_order_ops.scan import scan as torch_scan
 """
-_FIRST_ROWS = """\
-_map, _scan = torch_map, torch_scan
-
-
-def torch_map(step, rows, *others):
-    return _map(step, rows[:1].expand_as(rows), *others)
-
-
-def torch_scan(step, first, rows, reverse=False):
-    return _scan(step, first, (rows[-1:] if reverse else rows[:1]).expand_as(rows), reverse=reverse)
-"""
 
 
 @dataclass
@@ -149,13 +138,16 @@ class Drawn:
         return re.findall(r"register_buffer\('(\w+)'", "\n".join(self.layers))
 
     def with_more_outputs(self) -> Drawn:
-        """Return the module whose methods also return copies of all buffers, and of what control flow returned."""
-        state = [f"self.{name}.clone()" for name in self.buffers()]
+        """Return the module whose methods also return multiples of all buffers, and of what control flow returned.
+
+        XNNPACK refuses copies.
+        """
+        state = [f"self.{name} * 3" for name in self.buffers()]
         outputs = {}
         for method, found in self.outputs.items():
             text = "\n".join(self.lines[method])
             flow = re.findall(r"^(t\d+) = .*torch(?:\.cond|_map|_scan)\(", text, re.MULTILINE)
-            outputs[method] = [*found, *state, *(f"{name}.clone()" for name in flow)]
+            outputs[method] = [*found, *state, *(f"{name} * 3" for name in flow)]
         return replace(self, outputs=outputs)
 
     def with_other_content(self) -> Drawn:
@@ -182,11 +174,6 @@ class Drawn:
             for method, found in self.lines.items()
         }
         return replace(self, lines=lines)
-
-
-def reading_first_rows(source: str) -> str:
-    """Return the source of the module whose maps and scans read the row of their first step in each step."""
-    return source.replace(_IMPORTS, _IMPORTS + _FIRST_ROWS)
 
 
 def module(source: str) -> nn.Module:

@@ -29,11 +29,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
-import plain_files
 import pytest
 import torch
 from campaign import Run, Settings, Trial, describe, main
-from drawn_models import Drawn, draw, module, reading_first_rows, tensor
+from drawn_models import Drawn, draw, module, tensor
 from plain_files import PlainFiles, PlainRefusedError
 from quick_torch import quicken
 
@@ -170,13 +169,11 @@ class _Campaign:
         """Record that the relink of a file with right outputs was refused. Return ``right`` or ``wrong``.
 
         The plan of the file may be wrong where these calls do not show it: in its state, in the branches that they do
-        not take, where a condition overwrites numbers with the same numbers, or where a loop overwrites those rows of
-        its operand that it has read.
+        not take, where a condition overwrites numbers with the same numbers, where a loop overwrites those rows of its
+        operand that it has read, or where the outputs do not depend on the overwritten part of a value.
         """
-        if (
-            self._is_right(drawn, source, file, negated=True)
-            and self._is_right(drawn, reading_first_rows(source), plain_files.reading_first_rows(file))
-            and all(self._is_right_alone(seen, target, file.parent) for seen in _variants(drawn))
+        if self._is_right(drawn, source, file, negated=True) and all(
+            self._is_right_alone(seen, target, file.parent) for seen in _variants(drawn)
         ):
             trial.wrong.append(f"relink refused: {message[:300]}")
             return "right"

@@ -9,15 +9,10 @@ import copy
 import hashlib
 import inspect
 import os
-from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
 from drawn_models import Drawn, module, tensor
-
-from etdev.program import model as m
-from etdev.program.reader import read
-from etdev.program.writer import write
 
 
 class PlainRefusedError(Exception):
@@ -50,31 +45,6 @@ class PlainFiles:
                 _write(refused, name.encode())
                 raise PlainRefusedError(name) from error
         return file
-
-
-def reading_first_rows(file: Path) -> Path:
-    """Write a file whose maps and scans read the first row of their operands in each step. Return its path."""
-    program = read(file)
-    other = file.with_suffix(".first.pte")
-    write(replace(program, execution_plan=tuple(map(_reading_first_rows, program.execution_plan))), other)
-    return other
-
-
-def _reading_first_rows(plan: m.ExecutionPlan) -> m.ExecutionPlan:
-    names = [operator.name for operator in plan.operators]
-    (chain,) = plan.chains
-    calls = list(chain.instructions)
-    for end, jump in enumerate(calls):
-        if not isinstance(jump, m.JumpFalseCall) or jump.destination_instruction > end:
-            continue
-        body = range(jump.destination_instruction, end)
-        found = [(at, call) for at in body if isinstance(call := calls[at], m.KernelCall)]
-        counters = {call.args[2] for _, call in found if names[call.op_index] == "executorch_prim::add"}
-        for at, call in found:
-            of, dim, index, *rest = call.args
-            if names[call.op_index] == "aten::select_copy" and index in counters:
-                calls[at] = replace(call, args=(of, dim, len(plan.values), *rest))
-    return replace(plan, values=(*plan.values, m.Int(0)), chains=(replace(chain, instructions=tuple(calls)),))
 
 
 def _write(place: Path, content: bytes) -> None:

@@ -155,9 +155,9 @@ def test_every_operation_is_drawn_and_exported(repository: Path, monkeypatch: py
 
 STATEFUL = """
 import argparse, pathlib, sys
-import models, plain_files
+import models
 from campaign import Settings
-from drawn_models import Drawn, reading_first_rows
+from drawn_models import Drawn
 
 lines = [
     "self.s0.add_(1); t0 = self.s0 + x0",
@@ -172,15 +172,6 @@ variants = list(models._variants(drawn))
 assert len({one.source() for one in variants}) == len(variants) == 12
 files = [campaign._plain_files.make(one, one.source(), "portable", folder) for one in variants]
 print(sum(campaign._is_right(one, one.source(), file) for one, file in zip(variants, files)))
-
-lines = [
-    "t0 = torch_map(lambda row, one: row * 2 + one, x0 - 1, x0[0] * 1)",
-    "t1 = torch_scan(lambda c, row: (c + row.abs(), c - row), t0[-1] * 2, t0, reverse=True)[1]",
-    "t2 = torch_scan(lambda c, row: (c + row, c * row), t1[0] * 0, t1)[1]",
-]
-looped = Drawn({"forward": lines}, [], drawn.inputs, drawn.outputs)
-first = plain_files.reading_first_rows(campaign._plain_files.make(looped, looped.source(), "portable", folder))
-print(*(campaign._is_right(looped, source, first) for source in (looped.source(), reading_first_rows(looped.source()))))
 """
 
 
@@ -194,7 +185,7 @@ def test_a_plan_that_is_right_is_right_in_all_variants(repository: Path, tmp_pat
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([path, os.environ.get("PYTHONPATH", "")])}
     command = [sys.executable, script, tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
-    assert done.stdout.split()[-3:] == ["12", "False", "True"], done.stdout + done.stderr
+    assert done.stdout.split()[-1:] == ["12"], done.stdout + done.stderr
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="faults are preloaded as on Linux")
