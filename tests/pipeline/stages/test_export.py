@@ -384,6 +384,15 @@ NET = """
 """
 
 
+def test_an_earlier_export_of_a_loop_changes_nothing(project: Callable[..., Project]) -> None:
+    """Torch kept the loop of the first model, and added a condition about its sizes to the second one."""
+    scan = "from torch._higher_order_ops.scan import scan; rows = {}; "
+    body = scan + "return scan(lambda c, row: (c + row, c * row), rows[0] * 0, rows)[1]"
+    export(project(_config(most=4), model=MODEL.format(body=body.format("torch.stack([x, x])"))))
+    found = export(project(_config(X.replace("4]", "2, 1]"), most=4), model=MODEL.format(body=body.format("x"))))
+    assert len(found.methods) == 1
+
+
 def test_methods_are_exported_side_by_side(project: Callable[..., Project]) -> None:
     exported = export(project(TWO, model=NET))
     assert list(exported.methods) == ["encode", "forward", "nothing"]

@@ -86,6 +86,8 @@ def export_module(
     """
     import torch
 
+    # Torch keeps the loops and conditions that it compiled for other exports, and guards of the dimensions of these.
+    torch.compiler.reset()
     try:
         with torch.no_grad(), held_back(), model_frames(export_module):
             shapes = _packed_shapes(module.forward, dynamic_shapes(signature))
