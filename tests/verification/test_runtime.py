@@ -29,6 +29,30 @@ def test_a_float_program_computes_what_eager_pytorch_computes(linear: Prepared) 
     assert output.float_snr_db is None
 
 
+def test_a_program_with_results_in_half_precision_may_round_as_much(tmp_path: Path) -> None:
+    """ExecuTorch's kernel of ``var`` rounds in another place than eager PyTorch."""
+    config = """
+        version = 1
+        [model]
+        entry = "model:Mixed"
+        [methods.forward]
+        inputs = [{ name = "x", dtype = "float32", shape = [4, 50] }]
+        [targets.cpu]
+    """
+    model = """
+        from torch import nn
+        class Mixed(nn.Module):
+            def forward(self, x):
+                return x.bfloat16().var(-1, unbiased=False).float()
+    """
+    check = prepare(tmp_path, "cpu", config, model=model).judge()["runtime"]
+
+    assert check.status == "passed"
+    (output,) = check.outputs
+    assert output.dtype == "float32"
+    assert 0.002 < output.max_abs_error < output.allowed
+
+
 @pytest.mark.integration
 def test_a_quantized_program_is_compared_with_both_models(quantized: Prepared) -> None:
     check = quantized.judge()["runtime"]

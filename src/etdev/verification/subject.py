@@ -12,6 +12,7 @@ from etdev import backends
 from etdev.config.models import Verify
 from etdev.execution.float_ends import Ends, quantized_inputs
 from etdev.execution.runtimes import Runtime, stock_obstacle
+from etdev.inspection.naming import dtype_name
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.commands import build_command
 from etdev.pipeline.project.places import native_library_places
@@ -119,6 +120,8 @@ class BuiltTarget:
 
     Contains only outputs that kernels compute in fixed point.
     """
+    dtypes: frozenset[str] = frozenset()
+    """Dtypes of the program's tensors, without those of constants."""
     index_ops: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Maps each method that computes an index to the names of these ops, such as ``argmax``."""
     count: Count = uncounted
@@ -145,10 +148,10 @@ class BuiltTarget:
 
     @property
     def compute_dtype(self) -> str:
-        """Least precise dtype in which any of the target's backends computes a float32 operation."""
+        """Least precise float dtype in which the program or any of the target's backends computes."""
         steps = self.project.config.targets[self.target].partitioners
-        dtypes = [backends.get(step.backend).compute_dtype for step in steps]
-        return max(dtypes, key=lambda dtype: RELATIVE_TOLERANCE[dtype], default="float32")
+        dtypes = {backends.get(step.backend).compute_dtype for step in steps} | self.dtypes
+        return max(dtypes & RELATIVE_TOLERANCE.keys(), key=lambda dtype: RELATIVE_TOLERANCE[dtype], default="float32")
 
     @property
     def quantized(self) -> bool:
@@ -271,7 +274,7 @@ class Subject:
         if contents.program is not None:
             steps = output_steps(contents.program) if built.quantized else {}
             built = replace(built, ends=_wanted_ends(built, contents.program), steps=steps)
-            built = replace(built, index_ops=index_ops(contents.program))
+            built = replace(built, dtypes=_dtypes(contents.program), index_ops=index_ops(contents.program))
         return cls(built.path, built.data, contents, stock, device_map, built)
 
     @property
@@ -319,6 +322,11 @@ class Subject:
         """Return True if one of these checks found a broken program. Missed limits do not count."""
         found = (self.results[name] for name in checks if name in self.results)
         return any(result.status == "failed" and not result.gate for result in found)
+
+
+def _dtypes(program: Program) -> frozenset[str]:
+    found = (tensor for plan in program.execution_plan for _, tensor in plan.tensors() if not tensor.is_constant)
+    return frozenset(dtype_name(tensor.scalar_type) for tensor in found)
 
 
 def _wanted_ends(built: BuiltTarget, program: Program) -> Ends:
