@@ -245,6 +245,7 @@ class _Drawing:
                 assert value.numel() <= _MOST
                 assert value.dim() <= 5
                 assert bool(torch.isfinite(value).all())
+                assert not self._is_empty_product(line, layers)
             except Exception:  # noqa: BLE001 - the operation does not fit these values
                 self.space.clear()
                 self.space.update(before)
@@ -254,6 +255,12 @@ class _Drawing:
             self.made.kinds.add(kind)
             self.count += 1
             return
+
+    def _is_empty_product(self, line: str, layers: list[str]) -> bool:
+        """Return whether each element is a sum of no products: ExecuTorch's kernels then leave the output as it was."""
+        product = re.match(r"t\d+ = (\w+)(?: @|\.matmul)", line)
+        empty = product is not None and self.space[product[1]].shape[-1:] == (0,)
+        return empty or any("nn.Linear(0, " in layer for layer in layers)
 
     def _drawn(self) -> tuple[str, list[str], str]:
         chance, target = self.chance, f"t{self.count}"

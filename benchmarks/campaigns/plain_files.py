@@ -12,6 +12,7 @@ import os
 from importlib import metadata
 from pathlib import Path
 
+import torch
 from drawn_models import Drawn, module, tensor
 
 
@@ -38,6 +39,7 @@ class PlainFiles:
         if refused.exists():
             raise PlainRefusedError(refused.read_text())
         if not file.exists():
+            torch.compiler.reset()  # An earlier export must not matter.
             try:
                 _write(file, _made(drawn, source, target))
             except Exception as error:  # of ExecuTorch, whatever it is
