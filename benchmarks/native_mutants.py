@@ -196,7 +196,7 @@ def _overlapping(subject: Subject, draw: random.Random) -> Program | None:
     number = draw.randrange(len(program.execution_plan))
     plan = program.execution_plan[number]
     try:
-        storages = [each for each in method_memory(plan, delegate_inputs(plan)).storages if each.size]
+        storages = [each for each in method_memory(plan, delegate_inputs(program, plan)).storages if each.size]
     except LinkError:
         return None
     pairs = [

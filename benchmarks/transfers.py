@@ -205,7 +205,7 @@ def measure(subject: Subject, folder: Path) -> Row:
         objects = emit_object(project, lowered, exported, "t", object_place(project, "t"))
         eager = load_model(project, user).module  # Export leaves its traces in some.
         ours = link_program(project, "t", user, objects, exported.signatures, resolve_ops(project, "t", user))
-    split = delegate_inputs(theirs.method("forward"))
+    split = delegate_inputs(theirs, theirs.method("forward"))
     files = {"etdev": ours.linked.program}
     try:
         again = link_foreign(theirs)

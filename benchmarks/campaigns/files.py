@@ -37,7 +37,7 @@ from program import damage, hand, mutations
 
 MADE = (
     "portable", "branches", "loops", "state", "methods", "shared", "dynamic", "external", "xnnpack", "xnnpack_inline",
-    "xnnpack_int8",
+    "xnnpack_int8", "xnnpack_view",
 )  # fmt: skip
 KINDS = (
     (damage.random_bytes, 30), (damage.field_aware, 25), (damage.truncated, 5), (damage.extents, 10), (None, 30),

@@ -16,7 +16,7 @@ from support.files import chain, copies, method, program, sin
 
 def memory_of(found: Program) -> MethodMemory:
     (plan,) = found.execution_plan
-    return method_memory(plan, delegate_inputs(plan))
+    return method_memory(plan, delegate_inputs(found, plan))
 
 
 def test_tensors_of_their_own() -> None:
@@ -58,7 +58,7 @@ def test_a_loop_keeps_what_it_needs_in_the_next_round() -> None:
 def test_a_tensor_is_in_use_only_while_its_bytes_are(found: Program) -> None:
     """Law: within its storage, in time and place; and most in use at the peak of what is in use."""
     for plan in found.execution_plan:
-        split = delegate_inputs(plan)
+        split = delegate_inputs(found, plan)
         assume(unsplit_call(plan, split) is None)
         try:
             memory = method_memory(plan, split)

@@ -85,15 +85,15 @@ def test_linked_again(planner: str, elide: bool, data: st.DataObject) -> None:
 
 @settings(max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow])
 @given(found=objects())
-def test_inputs_of_delegates_are_still_told(found: Object) -> None:
-    """A linked file tells as much about the arguments of delegates as the object program."""
+def test_inputs_of_delegates_are_told_right_or_not_at_all(found: Object) -> None:
+    """An output at the address of an earlier tensor may look like a view. All other calls tell what they did."""
     (plan,), (notes,) = found.program.execution_plan, found.sidecar.methods.values()
-    if delegate_inputs(plan) != notes.delegate_inputs:
+    if delegate_inputs(found.program, plan) != notes.delegate_inputs:
         return  # The object program does not say which arguments are inputs.
     done = link(found.program, LinkOptions(), found.sidecar)
     moved = done.methods[0].renumbered
     wanted = {moved[position]: count for position, count in notes.delegate_inputs.items()}
-    assert delegate_inputs(done.program.execution_plan[0]) == wanted
+    assert delegate_inputs(done.program, done.program.execution_plan[0]).items() <= wanted.items()
 
 
 @given(data=st.data())

@@ -315,7 +315,7 @@ def test_a_part_that_is_added_is_no_output_of_a_delegate_behind_it() -> None:
     method.outputs = method.delegate(method.put_together(vector(method, 64), constant, vector(method)))
     done = linked(method)
     assert operators(done).count(CAT) == 1
-    assert delegate_inputs(done.program.execution_plan[0]) == {len(operators(done)): 1}
+    assert delegate_inputs(done.program, done.program.execution_plan[0]) == {len(operators(done)): 1}
 
 
 def test_an_alias_of_state_is_no_output_of_the_delegate_that_reads_it() -> None:
@@ -325,4 +325,4 @@ def test_an_alias_of_state_is_no_output_of_the_delegate_that_reads_it() -> None:
     method.outputs = method.delegate(view)
     done = linked(method)
     assert operators(done) == []
-    assert delegate_inputs(done.program.execution_plan[0]) == {0: 1}
+    assert delegate_inputs(done.program, done.program.execution_plan[0]) == {0: 1}

@@ -111,7 +111,7 @@ def test_each_prefix_on_a_foreign_program_is_proved(count: int, found: Object) -
         return
     once = link(found.program, OPTIONS, found.sidecar).program
     result, done = run(once, None, prefix(count))
-    inputs = {plan.name: delegate_inputs(plan) for plan in once.execution_plan}
+    inputs = {plan.name: delegate_inputs(once, plan) for plan in once.execution_plan}
     check(validate_link(once, done, correspondences(once, result, inputs), foreign=True))
 
 

@@ -21,6 +21,7 @@ REAL_FILES = (
     "external",
     "xnnpack",
     "xnnpack_inline",
+    "xnnpack_view",
     "xnnpack_int8",
 )
 """Names of the functions in ``real`` that build them; that module is slow to import."""

@@ -124,6 +124,13 @@ class Bounded(nn.Module):
         return torch.cat([x * 2, x], dim=1)
 
 
+class View(nn.Module):
+    """A view between two operators."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.bmm(x, x.cumsum(1).view(2, 4, 8)).cumsum(1)
+
+
 def _save(edge: EdgeProgramManager, folder: Path, name: str, **config: Any) -> Path:
     manager = edge.to_executorch(ExecutorchBackendConfig(**config))
     file = folder / f"{name}.pte"
@@ -206,6 +213,15 @@ def xnnpack(folder: Path) -> RealFile:
     x = _image()
     edge = to_edge_transform_and_lower(export(Layers().eval(), x), partitioner=[XnnpackPartitioner()])
     return RealFile(_save(edge, folder, "xnnpack"), (("forward", x),))
+
+
+def xnnpack_view(folder: Path) -> RealFile:
+    """Build a call with a view that nothing else uses. No instruction makes the view."""
+    from executorch.backends.xnnpack.partition.config.generic_node_configs import BMMConfig
+
+    x = (torch.linspace(0, 1, 64).view(2, 8, 4),)
+    edge = to_edge_transform_and_lower(export(View(), x), partitioner=[XnnpackPartitioner(configs=[BMMConfig])])
+    return RealFile(_save(edge, folder, "xnnpack_view"), (("forward", x),))
 
 
 def xnnpack_inline(folder: Path) -> RealFile:

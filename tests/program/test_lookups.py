@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from etdev.program import Blob, Program
 from etdev.program import model as m
-from etdev.program.data_files.lookups import _GRAPH, _XNNPACK_HEADER, delegate_lookups, missing_data
-from etdev.program.encode import encode
+from etdev.program.data_files.lookups import delegate_lookups, missing_data
 from program.test_external import constant, external, program
+from support.blobs import xnnpack
 
 AOTI = ("aa_so_blob", "bb_weights_blob")
 
@@ -24,14 +24,6 @@ def delegated(backend: str, blob: bytes, *names: str) -> Program:
     (plan,) = before.execution_plan
     plan = replace(plan, delegates=(replace(plan.delegates[0], id=backend),))
     return replace(before, execution_plan=(plan,), segments=segments)
-
-
-def xnnpack(*names: str) -> bytes:
-    """Build a graph of XNNPACK with constants of these names; an empty name means data inside the blob."""
-    graph, _ = encode(_GRAPH, list(names), identifier=b"XN01", inline_alignment=1)
-    start = -(-_XNNPACK_HEADER.size // 16) * 16
-    head = _XNNPACK_HEADER.pack(b"XH00", _XNNPACK_HEADER.size, start, len(graph), start + len(graph), 0)
-    return head.ljust(start, b"\0") + bytes(graph)
 
 
 def lookups(found: Program) -> tuple[str, ...] | None:

@@ -10,6 +10,7 @@ import pytest
 
 from etdev.pipeline.relink import relink
 from etdev.program import Program, read, write
+from etdev.program.delegates import delegate_inputs
 from etdev.program.model import JumpFalseCall, TensorShapeDynamism
 from program import hand
 from program.flatc_json import flatc_json, our_json, same
@@ -51,6 +52,14 @@ def test_runs_the_same_when_linked_again(real_file: RealFile, tmp_path: Path) ->
     expected, found = _run(real_file, real_file.pte), _run(real_file, tmp_path / "linked.pte")
     assert len(found) == len(expected)
     assert all(_identical(a, b) for a, b in zip(found, expected, strict=True))
+
+
+def test_a_view_that_only_a_delegate_uses_is_its_input(make_real: Callable[[str], RealFile], tmp_path: Path) -> None:
+    made, file = make_real("xnnpack_view"), tmp_path / "linked.pte"
+    (plan,) = (program := read(made.pte)).execution_plan
+    assert delegate_inputs(program, plan) == {1: 2}
+    relink(made.pte, file)
+    assert all(_identical(a, b) for a, b in zip(_run(made, made.pte), _run(made, file), strict=True))
 
 
 def test_shared_state_is_shared_when_linked_again(make_real: Callable[[str], RealFile], tmp_path: Path) -> None:

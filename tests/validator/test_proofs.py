@@ -50,14 +50,14 @@ def check_link(found: Object, options: LinkOptions) -> None:
     for plan in once.program.execution_plan:
         moved = next(report.renumbered for report in once.methods if report.name == plan.name)
         told = {moved[position]: count for position, count in inputs[plan.name].items()}
-        if delegate_inputs(plan) != told or unsplit_call(plan, told):
+        if delegate_inputs(once.program, plan) != told or unsplit_call(plan, told):
             return  # Not emitted: it says nothing, or something wrong, about the inputs of delegates.
     again = link(once.program)
     check(
         proof(
             once.program,
             again,
-            {plan.name: delegate_inputs(plan) for plan in once.program.execution_plan},
+            {plan.name: delegate_inputs(once.program, plan) for plan in once.program.execution_plan},
             foreign=True,
         )
     )
@@ -122,7 +122,7 @@ def test_what_is_linked_clobbers_nothing(found: Object) -> None:
     """The validator of single files agrees, for the program before the link and the one after it."""
     linked = link(found.program, LinkOptions(), found.sidecar).program
     for program in () if carries(found) else (found.program, linked):
-        report = validate_file(program, {plan.name: delegate_inputs(plan) for plan in program.execution_plan})
+        report = validate_file(program, {plan.name: delegate_inputs(program, plan) for plan in program.execution_plan})
         assert report.violations == ()
 
 

@@ -16,7 +16,7 @@ from validator.pairs import BOOL, Half, program
 
 def look_at(made: m.Program) -> ValidationReport:
     """Validate a file."""
-    return validate_file(made, {plan.name: delegate_inputs(plan) for plan in made.execution_plan})
+    return validate_file(made, {plan.name: delegate_inputs(made, plan) for plan in made.execution_plan})
 
 
 def _branches(second: int) -> Half:

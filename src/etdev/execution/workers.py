@@ -116,7 +116,7 @@ class OnWorkers:
                 devices=devices_for(tuple(named_devices(self.program)), self.device_map),
             )
         with self._orchestrator([spec] * count) as orchestrator, ProgramPool(orchestrator, source) as pool:
-            changed = _changed(self.plan)
+            changed = _changed(self.program, self.plan)
             for position, value in enumerate(self.plan.inputs):
                 if value in changed:
                     continue  # The method overwrites the input, and the next call needs it unchanged.
@@ -177,17 +177,19 @@ def keeps_state(program: Program, plan: m.ExecutionPlan) -> bool:
         nested_program(program, owner, index) for owner, index, _ in reference_delegates(program) if owner is plan
     )
     try:
-        return _plans_state(plan) or any(_plans_state(inside) for each in nested for inside in each.execution_plan)
+        return _plans_state(program, plan) or any(
+            _plans_state(each, inside) for each in nested for inside in each.execution_plan
+        )
     except LinkError:
         return True
 
 
-def _changed(plan: m.ExecutionPlan) -> frozenset[int]:
+def _changed(program: Program, plan: m.ExecutionPlan) -> frozenset[int]:
     """Return the indices of the values that instructions write.
 
     If the outputs of a delegate call are unknown, assume that the call writes no values.
     """
-    known = delegate_inputs(plan)
+    known = delegate_inputs(program, plan)
     found: set[int] = set()
     for position, call in enumerate(flow_graph(plan).instructions):
         inputs = known.get(position, len(call.args)) if isinstance(call, m.DelegateCall) else None
@@ -196,8 +198,8 @@ def _changed(plan: m.ExecutionPlan) -> frozenset[int]:
     return frozenset(found)
 
 
-def _plans_state(plan: m.ExecutionPlan) -> bool:
-    return any(storage.persistent for storage in method_memory(plan, delegate_inputs(plan)).storages)
+def _plans_state(program: Program, plan: m.ExecutionPlan) -> bool:
+    return any(storage.persistent for storage in method_memory(plan, delegate_inputs(program, plan)).storages)
 
 
 def _results(orchestrator: Orchestrator) -> tuple[WorkerResult, ...]:

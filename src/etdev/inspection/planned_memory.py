@@ -32,7 +32,7 @@ def method_memories(
     """
     found: list[MethodMemory | str] = []
     for plan in program.execution_plan:
-        split = (inputs or {}).get(plan.name) or delegate_inputs(plan)
+        split = (inputs or {}).get(plan.name) or delegate_inputs(program, plan)
         reason = unsplit_call(plan, split)
         try:
             found.append(method_memory(plan, split) if reason is None else reason)
@@ -90,7 +90,7 @@ def describe_state(program: Program, known: Sequence[MethodMemory | str]) -> dic
     memories = [memory for memory in known if not isinstance(memory, str)]
     for position, kept in enumerate(kept_by_others(memories)):
         if kept:
-            memories[position] = method_memory(plans[position], delegate_inputs(plans[position]), kept)
+            memories[position] = method_memory(plans[position], delegate_inputs(program, plans[position]), kept)
     found: dict[int, list[StateInfo]] = defaultdict(list)
     for state in state_by_address(plans, memories):
         for position in dict.fromkeys(member[0] for member in state.members):

@@ -36,7 +36,7 @@ def file_banks(program: Program) -> Banks | None:
         len(plan.non_const_buffer_sizes) < 3 for plan in plans
     ):
         return None
-    memories = [method_memory(plan, delegate_inputs(plan)) for plan in plans]
+    memories = [method_memory(plan, delegate_inputs(program, plan)) for plan in plans]
     temporary = {item.memory_id for memory in memories for item in memory.storages if not item.persistent and item.size}
     if temporary <= {1}:
         return None

@@ -50,7 +50,7 @@ def methods_with_smaller_plans(program: Program, linked: Linked) -> dict[str, st
         return _all(linked, grown)
     if any(buffer.state for report in linked.methods for buffer in report.buffers):
         more = _total(linked.program) - _total(program)
-        if more > 0 and all(map(_has_separate_state, program.execution_plan)):
+        if more > 0 and all(_has_separate_state(program, plan) for plan in program.execution_plan):
             return _all(linked, _reason(more))
         return _saving_nothing(program, linked)
     found = {}
@@ -129,9 +129,9 @@ def _reason(more: int) -> str:
     return f"a new plan would need {format_count(more, 'more byte')}"
 
 
-def _has_separate_state(plan: m.ExecutionPlan) -> bool:
+def _has_separate_state(program: Program, plan: m.ExecutionPlan) -> bool:
     """Return whether all state is outside of buffer 1, which holds the temporaries of every method."""
-    memory = method_memory(plan, delegate_inputs(plan))
+    memory = method_memory(plan, delegate_inputs(program, plan))
     return all(item.memory_id > 1 for item in memory.storages if item.persistent)
 
 

@@ -24,6 +24,7 @@ from etdev.linker.work import Method
 from etdev.planner import Buffer, Plan, PlanError, Problem
 from etdev.program import model as m
 from etdev.program.bank_report import BankReport
+from etdev.program.delegates import XNNPACK
 from etdev.program.info import BufferInfo
 from etdev.program.used import used_values
 
@@ -133,7 +134,7 @@ def _empty_devices(methods: Sequence[Method]) -> Iterable[tuple[Device, bool]]:
 
 def padding(plan: m.ExecutionPlan) -> int:
     """Return the number of bytes that each buffer of a method needs after its last tensor."""
-    return _XNNPACK_PADDING if any(delegate.id == "XnnpackBackend" for delegate in plan.delegates) else 0
+    return _XNNPACK_PADDING if any(delegate.id == XNNPACK for delegate in plan.delegates) else 0
 
 
 def _place_state(

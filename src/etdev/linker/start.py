@@ -19,7 +19,11 @@ from etdev.program.used import used_values
 
 def methods_to_keep(program: Program, sidecar: Sidecar | None) -> dict[str, str]:
     """Return the methods that keep their plans because facts are missing, each with the reason."""
-    reasons = {plan.name: reason for plan in program.execution_plan if (reason := _reason_to_keep(plan, sidecar))}
+    reasons = {
+        plan.name: reason
+        for plan in program.execution_plan
+        if (reason := unsplit_call(plan, _delegate_inputs(program, plan, sidecar)))
+    }
     if reasons and any(len(plan.non_const_buffer_sizes) > 2 for plan in program.execution_plan):
         # These methods may share state with other methods, which must then keep its addresses too.
         first = next(iter(reasons))
@@ -28,12 +32,8 @@ def methods_to_keep(program: Program, sidecar: Sidecar | None) -> dict[str, str]
     return reasons
 
 
-def _reason_to_keep(plan: m.ExecutionPlan, sidecar: Sidecar | None) -> str | None:
-    return unsplit_call(plan, _delegate_inputs(plan, sidecar))
-
-
-def _delegate_inputs(plan: m.ExecutionPlan, sidecar: Sidecar | None) -> Mapping[int, int]:
-    return delegate_inputs(plan) if sidecar is None else _notes(plan, sidecar).delegate_inputs
+def _delegate_inputs(program: Program, plan: m.ExecutionPlan, sidecar: Sidecar | None) -> Mapping[int, int]:
+    return delegate_inputs(program, plan) if sidecar is None else _notes(plan, sidecar).delegate_inputs
 
 
 def _notes(plan: m.ExecutionPlan, sidecar: Sidecar) -> MethodNotes:
@@ -43,7 +43,7 @@ def _notes(plan: m.ExecutionPlan, sidecar: Sidecar) -> MethodNotes:
 
 def start(program: Program, numbers: Sequence[int], options: LinkOptions, sidecar: Sidecar | None) -> Work:
     """Return the input of the first pass, for the methods with these numbers."""
-    methods = [_start_method(program.execution_plan[index], sidecar) for index in numbers]
+    methods = [_start_method(program, program.execution_plan[index], sidecar) for index in numbers]
     if sidecar is None:
         others = kept_by_others([method.memory for method in methods])
         methods = [
@@ -67,8 +67,8 @@ def start(program: Program, numbers: Sequence[int], options: LinkOptions, sideca
     return Work(program, tuple(methods), state, foreign=sidecar is None)
 
 
-def _start_method(plan: m.ExecutionPlan, sidecar: Sidecar | None) -> Method:
-    inputs = _delegate_inputs(plan, sidecar)
+def _start_method(program: Program, plan: m.ExecutionPlan, sidecar: Sidecar | None) -> Method:
+    inputs = _delegate_inputs(program, plan, sidecar)
     named = _notes(plan, sidecar).state if sidecar else ()
     persistent = frozenset(note.value for note in named).intersection(used_values(plan))
     copies = device_copies(plan) if sidecar is None else frozenset[int]()

@@ -247,7 +247,7 @@ def _prove(program: Program, linked: Linked, source: Path, target: Path) -> Vali
 
     If the input program's results are undefined, the error is about the input file, not about the link.
     """
-    inputs = {plan.name: delegate_inputs(plan) for plan in program.execution_plan}
+    inputs = {plan.name: delegate_inputs(program, plan) for plan in program.execution_plan}
     found = compare_link(program, linked, inputs, foreign=True)
     for violation in found.violations:
         if reason := _why_unclear(program, inputs, violation.method):
@@ -359,7 +359,9 @@ def _check(written: Program, before: Program, reports: Sequence[MethodReport], t
     if not new:
         return Finding("not run", "no method has a new plan")
     inputs = {
-        plan.name: {new[plan.name].renumbered[position]: count for position, count in delegate_inputs(plan).items()}
+        plan.name: {
+            new[plan.name].renumbered[position]: count for position, count in delegate_inputs(before, plan).items()
+        }
         for plan in before.execution_plan
         if plan.name in new
     }

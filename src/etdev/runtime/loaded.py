@@ -234,7 +234,7 @@ class Method(MoveOnly):
 
     def _poison(self) -> Poison:
         """Return the poison for this method; raise :class:`RunError` if the method's memory cannot be analyzed."""
-        inputs = dict(delegate_inputs(self._plan))
+        inputs = dict(delegate_inputs(self._program, self._plan))
         for position, call in enumerate(flow_graph(self._plan).instructions):
             if isinstance(call, m.DelegateCall):
                 inputs[position] = self._delegates[call.delegate_index].input_count

@@ -236,7 +236,7 @@ class _BufferCheck:
 
         Write each range when its use begins, and read the range back when its use ends.
         """
-        extents = _extents(plan, self._index, self._inputs)
+        extents = _extents(self._program, plan, self._index, self._inputs)
         moments = [(item.start, 1, item) for item in extents] + [(item.end, 0, item) for item in extents]
         for _, begins, item in sorted(moments, key=lambda moment: moment[:2]):
             if begins:
@@ -274,13 +274,13 @@ class _Extent:
     end: int
 
 
-def _extents(plan: m.ExecutionPlan, buffer: int, inputs: DelegateInputs | None) -> list[_Extent]:
+def _extents(program: Program, plan: m.ExecutionPlan, buffer: int, inputs: DelegateInputs | None) -> list[_Extent]:
     """Return the byte ranges that a method uses in a buffer, each with the start and end of its use.
 
     If the method's data flow cannot be analyzed, return one range for each tensor. In that case, the uses of the ranges
     do not overlap in time.
     """
-    known = delegate_inputs(plan) if inputs is None else inputs.get(plan.name, {})
+    known = delegate_inputs(program, plan) if inputs is None else inputs.get(plan.name, {})
     calls = sum(isinstance(call, m.DelegateCall) for call in plan.instructions)
     if calls <= len(known):
         try:

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from etdev.config.tables.memory import Memory, Pin
 from etdev.errors import LinkError
-from etdev.pipeline.stages.link.nested import known_delegate_inputs
 from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.analysis.effects import tensors
 from etdev.program.analysis.storage import method_memory
+from etdev.program.delegates import delegate_inputs
 
 
 def bank_problems(program: Program, memory: Memory, inputs: Mapping[str, Sequence[str]]) -> Iterator[str]:
@@ -78,7 +78,7 @@ def _pinned_state(program: Program, plan: m.ExecutionPlan, pin: Pin) -> Iterator
         return
     if isinstance(pin.state, str):
         try:
-            memory = method_memory(plan, known_delegate_inputs(program, plan))
+            memory = method_memory(plan, delegate_inputs(program, plan))
         except LinkError:
             return  # The check `plan` fails for this method.
         for storage in memory.storages:

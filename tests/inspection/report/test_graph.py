@@ -19,14 +19,14 @@ from support.on_devices import two_devices
 def edges(found: Program, memory: str | None = None) -> set[tuple[int, int, int]]:
     """Writer, reader and value of each edge of the first method."""
     known = method_memories(found)[0] if memory is None else memory
-    return set(data_flow(found.execution_plan[0], known).edges)
+    return set(data_flow(found, found.execution_plan[0], known).edges)
 
 
 def drawn(found: Program, **more: Any) -> tuple[Graph, tuple[str, ...]]:
     """The graph of the first method, and the page's texts."""
     texts = Texts()
     plan, memory = found.execution_plan[0], method_memories(found)[0]
-    made = graph(plan, data_flow(plan, memory), memory, more.get("modules", {}), more.get("names", ()), texts)
+    made = graph(plan, data_flow(found, plan, memory), memory, more.get("modules", {}), more.get("names", ()), texts)
     return made, texts.all()
 
 

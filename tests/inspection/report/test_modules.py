@@ -27,7 +27,7 @@ def noted(paths: dict[int, str]) -> Provenance:
 def table(program: Program, known: Provenance) -> dict[str | None, tuple[int, int, int, int]] | None:
     """Instructions, weights, written bytes and bytes at the peak of each module, by path."""
     plan, memory, texts = program.execution_plan[0], method_memories(program), Texts()
-    found = data_flow(plan, memory[0])
+    found = data_flow(program, plan, memory[0])
     paths = module_paths(plan, found.operands, known)
     peaks = describe_methods(program, memory, known.notes)[0].peaks
     made = modules(program, plan, found, paths, known.notes.get("forward", MethodNotes()), peaks, texts)

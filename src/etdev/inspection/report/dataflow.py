@@ -53,7 +53,7 @@ class DataFlow:
     """Edges as ``(writer, reader, value that is read)``, in ascending order."""
 
 
-def data_flow(plan: m.ExecutionPlan, memory: MethodMemory | str) -> DataFlow:
+def data_flow(program: m.Program, plan: m.ExecutionPlan, memory: MethodMemory | str) -> DataFlow:
     """Return the data flow of a method.
 
     A value is followed from the instructions that write it to those that read it. A tensor that no instruction writes
@@ -61,7 +61,7 @@ def data_flow(plan: m.ExecutionPlan, memory: MethodMemory | str) -> DataFlow:
     the use of planned memory is unknown. In this case, the writers of bytes are also unknown.
     """
     flow = flow_graph(plan)
-    found = _effects(plan, flow, memory)
+    found = _effects(program, plan, flow, memory)
     operands = tuple(_operands(plan, call, one) for call, one in zip(flow.instructions, found, strict=True))
     ends = list(_ends(plan, operands, memory))
     count = len(flow.instructions)
@@ -85,10 +85,12 @@ def data_flow(plan: m.ExecutionPlan, memory: MethodMemory | str) -> DataFlow:
     return DataFlow(flow, operands, tuple(ends), tuple(sorted(edges)))
 
 
-def _effects(plan: m.ExecutionPlan, flow: FlowGraph, memory: MethodMemory | str) -> Sequence[Effects]:
+def _effects(
+    program: m.Program, plan: m.ExecutionPlan, flow: FlowGraph, memory: MethodMemory | str
+) -> Sequence[Effects]:
     if not isinstance(memory, str):
         return memory.reaching.effects
-    split = delegate_inputs(plan)
+    split = delegate_inputs(program, plan)
     return [effects(plan, call, split.get(position)) for position, call in enumerate(flow.instructions)]
 
 

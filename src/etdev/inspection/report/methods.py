@@ -36,7 +36,7 @@ def method_page(
     ``memory`` is the method's use of planned memory, or the reason why this use is unknown.
     """
     notes = known.notes.get(plan.name)
-    found = data_flow(plan, memory)
+    found = data_flow(program, plan, memory)
     paths = module_paths(plan, found.operands, known)
     return MethodPage(
         name=plan.name,

@@ -8,25 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from struct import Struct
 
 from etdev.program import model as m
 from etdev.program.blob import Blob
-from etdev.program.decode import Decoder
-from etdev.program.flaw import FlawError
-from etdev.program.schema import Field, Many, Table, Text
+from etdev.program.delegates.xnnpack_graph import xnnpack_graph
 
-_XNNPACK_HEADER = Struct("<4x4sHIIIQ")
-_XNNPACK_MAGIC = b"XH00"
 _MOST_KEYS_OF_AOTI = 64 << 10
 """Maximum size in bytes of a blob of AOTInductor. The names in a larger blob are not read.
 
 A blob contains two keys of less than a hundred bytes each. The delegate's data is stored under these keys.
 """
 _AOTI_SUFFIXES = ("_so_blob", "_weights_blob")
-
-_CONSTANT = Table("ConstantDataOffset", lambda key: key, lambda key: (key,), (Field(2, "named_key", Text()),))
-_GRAPH = Table("XNNGraph", lambda keys: keys, lambda keys: (keys,), (Field(8, "constant_data", Many(_CONSTANT)),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +70,8 @@ def _needs(program: m.Program, lookups: Mapping[str, Collection[str]]) -> Iterat
 
 
 def _xnnpack(blob: Blob) -> tuple[str, ...] | None:
-    """Read the names from an XNNPACK graph: ``constant_data`` of ``XNNGraph``, after a header."""
-    if len(blob) < _XNNPACK_HEADER.size:
-        return None
-    magic, _, start, size, _, _ = _XNNPACK_HEADER.unpack_from(blob.cut(0, _XNNPACK_HEADER.size).view)
-    if magic != _XNNPACK_MAGIC or start + size > len(blob) or size < _XNNPACK_HEADER.size:
-        return None
-    try:
-        keys: tuple[str, ...] = Decoder(blob.cut(start, size)).root(_GRAPH, 0)
-    except FlawError:
-        return None
-    return tuple(dict.fromkeys(key for key in keys if key))
+    graph = xnnpack_graph(blob)
+    return None if graph is None else tuple(dict.fromkeys(filter(None, graph.constant_data)))
 
 
 def _aoti(blob: Blob) -> tuple[str, ...] | None:

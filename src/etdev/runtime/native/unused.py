@@ -13,9 +13,8 @@ from etdev.program.analysis.effects import DelegateInputs
 from etdev.program.analysis.flow import FlowGraph, flow_graph
 from etdev.program.analysis.storage import MethodMemory, method_memory
 from etdev.program.analysis.unused import CALL, Range, is_live, unused_before, without
-from etdev.program.delegates import delegate_inputs
+from etdev.program.delegates import REFERENCE, delegate_inputs, unsplit_call
 
-_REFERENCE = "EtdevReferenceBackend"
 """Backend id of delegates whose blob is a program. That program states the number of the delegate's inputs."""
 
 Unused = Mapping[int, list[Range]]
@@ -61,7 +60,7 @@ def unused_bytes(program: Program, known: Mapping[str, DelegateInputs], *, share
 
 def _nested(program: Program, plan: m.ExecutionPlan) -> Iterator[Unused]:
     for delegate in plan.delegates:
-        if delegate.id == _REFERENCE:
+        if delegate.id == REFERENCE:
             found: Unused = {}
             with suppress(EtdevError):
                 inner = parse(program.delegate_data(delegate))
@@ -117,14 +116,5 @@ def _successors(graph: FlowGraph, position: int) -> list[int]:
 
 def _inputs(program: Program, plan: m.ExecutionPlan, known: DelegateInputs) -> DelegateInputs | None:
     """Map the position of each delegate call to its number of inputs. Return None if one number is unknown."""
-    found = {**delegate_inputs(plan), **known}
-    for position, call in enumerate(flow_graph(plan).instructions):
-        if not isinstance(call, m.DelegateCall):
-            continue
-        delegate = plan.delegates[call.delegate_index]
-        if delegate.id == _REFERENCE:
-            with suppress(EtdevError):
-                found[position] = len(parse(program.delegate_data(delegate)).execution_plan[0].inputs)
-        if position not in found:
-            return None
-    return found
+    found = {**delegate_inputs(program, plan), **known}
+    return found if unsplit_call(plan, found) is None else None

@@ -11,7 +11,7 @@ from etdev.errors import LinkError, ProgramError
 from etdev.pipeline.project.places import object_place
 from etdev.pipeline.results.report import find_report, report_beside
 from etdev.pipeline.results.result import CheckResult
-from etdev.pipeline.stages.link.nested import known_delegate_inputs, with_nested_of
+from etdev.pipeline.stages.link.nested import with_nested_of
 from etdev.pipeline.stages.link.proof import summarize_proof
 from etdev.planner import Buffer, PlanError, Problem, check_plan
 from etdev.program import Program, read
@@ -71,7 +71,7 @@ def check_memory_plan(
     memories: dict[str, MethodMemory] = {}
     unknown = []
     for plan in program.execution_plan:
-        known = delegate_inputs(plan) if inputs is None else inputs.get(plan.name, {})
+        known = delegate_inputs(program, plan) if inputs is None else inputs.get(plan.name, {})
         if _delegate_calls(plan) > len(known):
             unknown.append(plan.name)
             continue
@@ -142,7 +142,7 @@ def check_alone(program: Program, *, foreign: bool = False) -> Finding:
     all bytes that instructions read must also be written by instructions. ``foreign`` has the same meaning as in
     :func:`check_memory_plan`.
     """
-    inputs = {plan.name: known_delegate_inputs(program, plan) for plan in program.execution_plan}
+    inputs = {plan.name: delegate_inputs(program, plan) for plan in program.execution_plan}
     check = check_memory_plan(program, inputs, foreign=foreign)
     if check.status != "passed":
         return check

@@ -9,20 +9,17 @@ from dataclasses import dataclass, replace
 
 from etdev.backends.reference import DELEGATE_ID
 from etdev.devices import Device
-from etdev.errors import LinkError, ProgramError, UsageError
+from etdev.errors import LinkError, ProgramError
 from etdev.linker import LinkOptions, link_foreign
 from etdev.pipeline.stages.link.proof import compare_link, wrong_link
 from etdev.program import Blob, Program, parse, serialize
-from etdev.program.analysis.flow import flow_graph
 from etdev.program.constants import with_segment
-from etdev.program.delegates import delegate_inputs
 from etdev.program.devices import delegate_device
 from etdev.program.footprint import planned_memory
 from etdev.program.model import (
     BackendDelegate,
     BackendDelegateDataReference,
     DataLocation,
-    DelegateCall,
     ExecutionPlan,
 )
 from etdev.units import format_size
@@ -88,24 +85,6 @@ def nested_program(program: Program, plan: ExecutionPlan, index: int) -> Program
             where=_place(plan, index),
             hint="build the file again from its model",
         ) from error
-
-
-def known_delegate_inputs(program: Program, plan: ExecutionPlan) -> dict[int, int]:
-    """Return the number of inputs of each delegate call, by position of the call.
-
-    The program in a reference delegate states this number. For other delegates, it is derived from the instructions
-    before the call.
-    """
-    found = dict(delegate_inputs(plan))
-    nested: dict[int, int] = {}
-    for index, delegate in enumerate(plan.delegates):
-        if delegate.id == DELEGATE_ID:
-            with suppress(LinkError, UsageError):
-                nested[index] = len(nested_program(program, plan, index).method("forward").inputs)
-    for position, call in enumerate(flow_graph(plan).instructions):
-        if isinstance(call, DelegateCall) and call.delegate_index in nested:
-            found[position] = min(nested[call.delegate_index], len(call.args))
-    return found
 
 
 def with_nested_of(before: Program, after: Program) -> Program:
