@@ -51,7 +51,7 @@ class BankedSubject:
         return (
             not self.subject.validate(mutant).proved
             or check_memory_plan(mutant.program, self.subject.delegate_inputs).status == "failed"
-            or any(bank_problems(mutant.program, self.memory, self.inputs))
+            or any(bank_problems(mutant.program, self.memory, self.inputs, self.subject.delegate_inputs))
         )
 
 

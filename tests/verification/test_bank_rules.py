@@ -12,6 +12,7 @@ from etdev.linker.banks import Banks
 from etdev.planner.banks import Bank
 from etdev.program import Program
 from etdev.program import model as m
+from etdev.program.delegates import delegate_inputs
 from etdev.verification.bank_rules import bank_problems
 from linker.programs import Method, program
 
@@ -51,12 +52,12 @@ def moved(found: Program, value: int) -> Program:
 
 def test_a_link_into_banks_passes() -> None:
     everything = {"inputs": "fast", "outputs": {"0": "fast"}, "state": "slow"}
-    assert list(bank_problems(banked(), memory(everything), INPUTS)) == []
-    assert list(bank_problems(banked(), Memory(), INPUTS)) == []
+    assert list(bank_problems(banked(), memory(everything), INPUTS, {})) == []
+    assert list(bank_problems(banked(), Memory(), INPUTS, {})) == []
 
 
 def test_a_bank_that_is_too_full_is_found() -> None:
-    (problem,) = bank_problems(banked(), memory(fast=16), INPUTS)
+    (problem,) = bank_problems(banked(), memory(fast=16), INPUTS, {})
     assert "buffer 1 has " in problem
     assert "but bank 'fast' has only 16" in problem
 
@@ -64,7 +65,7 @@ def test_a_bank_that_is_too_full_is_found() -> None:
 def test_a_buffer_without_a_bank_is_found() -> None:
     only = Memory.model_validate({"banks": [{"name": "fast", "id": 1, "size": 1024}]})
     plan = banked().execution_plan[0]
-    (problem,) = bank_problems(moved(banked(), plan.inputs[0]), only, INPUTS)
+    (problem,) = bank_problems(moved(banked(), plan.inputs[0]), only, INPUTS, {})
     assert "buffer 2 on the host belongs to no bank" in problem
 
 
@@ -81,5 +82,21 @@ def test_an_ignored_pin_is_found(pin: dict[str, object], what: str) -> None:
     found = banked()
     plan = found.execution_plan[0]
     value = (plan.inputs if "inputs" in pin else plan.outputs)[0]
-    (problem,) = bank_problems(moved(found, value), memory(pin), INPUTS)
+    (problem,) = bank_problems(moved(found, value), memory(pin), INPUTS, {})
     assert f"`memory.pin` requires {what} in bank 'fast', but the file has it in bank 'slow'" in problem
+
+
+def test_outputs_of_a_delegate_are_no_state_if_their_number_is_unknown() -> None:
+    """The first output may be a view of ``one``, so the file does not tell it from an input."""
+    method = Method("forward")
+    one = method.op(method.input(64), nbytes=64)
+    outs = method.delegate(method.op(one, nbytes=32), nbytes=(64, 32))
+    tensor = method.values[one]
+    assert isinstance(tensor, m.Tensor)
+    method.values[outs[0]] = tensor
+    method.outputs = [method.op(*outs, nbytes=64)]
+    (plan,) = (found := program(method).program).execution_plan
+    assert delegate_inputs(found, plan) == {}
+    pinned = memory({"state": "slow"})
+    assert list(bank_problems(found, pinned, INPUTS, {})) == []
+    assert list(bank_problems(found, pinned, INPUTS, {"forward": method.delegate_inputs})) == []

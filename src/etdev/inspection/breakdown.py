@@ -25,6 +25,7 @@ from etdev.program import model as m
 from etdev.program.footprint import repeated_constants
 from etdev.program.info import BufferInfo, MethodInfo, Peak, TensorInUse
 from etdev.program.sidecar import MethodNotes
+from etdev.program.sidecar.notes import noted_inputs
 
 _LISTED = 3
 _KEY_LENGTH = 16
@@ -81,7 +82,7 @@ def memory_parts(program: Program, device: str, notes: Mapping[str, MethodNotes]
 
 def tensors_at_peak(program: Program, device: str, notes: Mapping[str, MethodNotes]) -> Iterator[TensorInUse]:
     """Yield the tensors in use at the peak of each buffer on a device; ``notes`` as in :func:`memory_parts`."""
-    methods = describe_methods(program, method_memories(program), notes)
+    methods = describe_methods(program, method_memories(program, noted_inputs(notes)), notes)
     for index, method in _largest_buffers(methods, lambda buffer: buffer.device == device):
         for peak in method.peaks:
             if peak.buffer == index:
@@ -107,7 +108,7 @@ def _buffer_parts(
     found: list[tuple[str, int]] = []
     highest: Peak | None = None
     where = ""
-    methods = describe_methods(program, method_memories(program), notes)
+    methods = describe_methods(program, method_memories(program, noted_inputs(notes)), notes)
     for index, method in _largest_buffers(methods, chosen):
         peak = next((peak for peak in method.peaks if peak.buffer == index), None)
         found += _in_use(method, index, peak)

@@ -46,6 +46,7 @@ from etdev.program.info import (
     StateInfo,
 )
 from etdev.program.sidecar import MethodNotes
+from etdev.program.sidecar.notes import noted_inputs
 
 
 def inspect(file: str | os.PathLike[str]) -> ProgramInfo:
@@ -68,8 +69,9 @@ def inspect_memory(file: str | os.PathLike[str]) -> tuple[ProgramInfo, tuple[Met
 
 def inspect_program(program: Program, file: Path) -> tuple[ProgramInfo, tuple[MethodMemory | str, ...]]:
     """Return the results of :func:`inspect_memory` for a program that was read from ``file``."""
-    memories = method_memories(program)
-    return describe(program, file, memories, provenance_beside(file)), memories
+    known = provenance_beside(file)
+    memories = method_memories(program, noted_inputs(known.notes))
+    return describe(program, file, memories, known), memories
 
 
 def describe(
@@ -117,9 +119,11 @@ def describe_methods(
 ) -> tuple[MethodInfo, ...]:
     """Describe the methods of a program. Never raises an error.
 
-    ``memories`` is the result of :func:`method_memories`. ``notes`` maps each method to its modules and source lines.
+    ``memories`` is the result of :func:`method_memories`. ``notes`` has the inputs of each method's delegates, and its
+    modules and source lines.
     """
-    state, ends, describing = describe_state(program, memories), quantized_ends(program), describing_methods(program)
+    state = describe_state(program, memories, noted_inputs(notes))
+    ends, describing = quantized_ends(program), describing_methods(program)
     return tuple(
         replace(
             _method(program, plan, memory, state.get(number, ()), ends.get(plan.name, ()), notes.get(plan.name)),

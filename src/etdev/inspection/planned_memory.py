@@ -32,7 +32,7 @@ def method_memories(
     """
     found: list[MethodMemory | str] = []
     for plan in program.execution_plan:
-        split = (inputs or {}).get(plan.name) or delegate_inputs(program, plan)
+        split = _split(program, plan, inputs)
         reason = unsplit_call(plan, split)
         try:
             found.append(method_memory(plan, split) if reason is None else reason)
@@ -80,17 +80,24 @@ def _problem(storages: Iterable[Storage], *, several: bool) -> Problem:
     )
 
 
-def describe_state(program: Program, known: Sequence[MethodMemory | str]) -> dict[int, tuple[StateInfo, ...]]:
+def _split(program: Program, plan: m.ExecutionPlan, inputs: Mapping[str, DelegateInputs] | None) -> DelegateInputs:
+    return (inputs or {}).get(plan.name) or delegate_inputs(program, plan)
+
+
+def describe_state(
+    program: Program, known: Sequence[MethodMemory | str], inputs: Mapping[str, DelegateInputs] | None = None
+) -> dict[int, tuple[StateInfo, ...]]:
     """Map the index of each method to the method's state, sorted by address.
 
-    Methods whose use of memory is unknown are omitted.
+    ``known`` is the result of :func:`method_memories` with the same ``inputs``. Methods whose use of memory is unknown
+    are omitted.
     """
     numbers = [number for number, memory in enumerate(known) if not isinstance(memory, str)]
     plans = [program.execution_plan[index] for index in numbers]
     memories = [memory for memory in known if not isinstance(memory, str)]
     for position, kept in enumerate(kept_by_others(memories)):
         if kept:
-            memories[position] = method_memory(plans[position], delegate_inputs(program, plans[position]), kept)
+            memories[position] = method_memory(plans[position], _split(program, plans[position], inputs), kept)
     found: dict[int, list[StateInfo]] = defaultdict(list)
     for state in state_by_address(plans, memories):
         for position in dict.fromkeys(member[0] for member in state.members):

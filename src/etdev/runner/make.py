@@ -18,6 +18,7 @@ from etdev.inspection.provenance import provenance
 from etdev.program import Program, parse
 from etdev.program.analysis.quantized_ends import quantized_ends
 from etdev.program.blob import Blob
+from etdev.program.sidecar.notes import noted_inputs
 from etdev.runner.facts import Facts, check_program, collect_facts
 from etdev.runner.folder import is_made_from, write_project
 from etdev.runner.generate import project_files
@@ -97,7 +98,7 @@ def _read(file: Path, data: Sequence[Path], alignment: int | None) -> ProgramFil
         pools={},
         measured="",
         data=files,
-        delegate_inputs={name: notes.delegate_inputs for name, notes in known.notes.items()},
+        delegate_inputs=noted_inputs(known.notes),
         target=known.target.name if known.target is not None else None,
         alignment=max((least, *(bank.alignment for bank in banks))),
         banks=banks,

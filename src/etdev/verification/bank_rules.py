@@ -6,28 +6,34 @@ The rules read only the file and the config. They do not use the link's result.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from etdev.config.tables.memory import Memory, Pin
 from etdev.errors import LinkError
 from etdev.program import Program
 from etdev.program import model as m
-from etdev.program.analysis.effects import tensors
+from etdev.program.analysis.effects import DelegateInputs, tensors
 from etdev.program.analysis.storage import method_memory
-from etdev.program.delegates import delegate_inputs
+from etdev.program.delegates import delegate_inputs, unsplit_call
 
 
-def bank_problems(program: Program, memory: Memory, inputs: Mapping[str, Sequence[str]]) -> Iterator[str]:
+def bank_problems(
+    program: Program, memory: Memory, inputs: Mapping[str, Sequence[str]], known: Mapping[str, DelegateInputs]
+) -> Iterator[str]:
     """Find banks whose content is too large, and tensors that are not in the bank that a pin requires.
 
-    ``memory`` is the config's table. ``inputs`` maps a method to the names of its inputs. Without banks in the config,
-    there are no problems.
+    ``memory`` is the config's table. ``inputs`` maps a method to the names of its inputs, and ``known`` maps it to the
+    number of inputs of each delegate call. For methods that are not in ``known``, these numbers are derived from the
+    file. Without banks in the config, there are no problems.
     """
     if not memory.banks:
         return
     yield from _size_problems(program, memory)
     names = memory.bank_names
     for plan in program.execution_plan:
-        for value, bank, what in _pinned(program, plan, memory.pin, inputs.get(plan.name, ())):
+        pinned = _pinned(plan, memory.pin, inputs.get(plan.name, ()))
+        split = known.get(plan.name) or delegate_inputs(program, plan)
+        for value, bank, what in chain(pinned, _pinned_state(plan, memory.pin, split)):
             tensor = plan.values[value]
             place = tensor.allocation_info if isinstance(tensor, m.Tensor) and tensor.device.is_host else None
             if place is not None and names.get(place.memory_id) != bank:
@@ -55,7 +61,7 @@ def _size_problems(program: Program, memory: Memory) -> Iterator[str]:
                 )
 
 
-def _pinned(program: Program, plan: m.ExecutionPlan, pin: Pin, inputs: Sequence[str]) -> Iterator[tuple[int, str, str]]:
+def _pinned(plan: m.ExecutionPlan, pin: Pin, inputs: Sequence[str]) -> Iterator[tuple[int, str, str]]:
     """Yield each tensor for which a pin requires a bank, as ``(value, bank, description)``."""
     for position, name in enumerate(inputs):
         bank = pin.inputs if isinstance(pin.inputs, str) else pin.inputs.get(name)
@@ -70,15 +76,16 @@ def _pinned(program: Program, plan: m.ExecutionPlan, pin: Pin, inputs: Sequence[
             backend = plan.delegates[call.delegate_index].id
             if backend in pin.delegates:
                 yield from _each(plan, call.args, pin.delegates[backend], f"arguments of {backend}")
-    yield from _pinned_state(program, plan, pin)
 
 
-def _pinned_state(program: Program, plan: m.ExecutionPlan, pin: Pin) -> Iterator[tuple[int, str, str]]:
+def _pinned_state(plan: m.ExecutionPlan, pin: Pin, inputs: DelegateInputs) -> Iterator[tuple[int, str, str]]:
     if not pin.state:
         return
     if isinstance(pin.state, str):
+        if unsplit_call(plan, inputs) is not None:
+            return  # The state of this method is unknown, and the check `plan` does not run.
         try:
-            memory = method_memory(plan, delegate_inputs(program, plan))
+            memory = method_memory(plan, inputs)
         except LinkError:
             return  # The check `plan` fails for this method.
         for storage in memory.storages:

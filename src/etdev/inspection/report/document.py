@@ -28,6 +28,7 @@ from etdev.program import Program
 from etdev.program.bank_report import counted_calls
 from etdev.program.data_files.joined import DataArgument, data_paths, read_joined
 from etdev.program.info import ProgramInfo
+from etdev.program.sidecar.notes import noted_inputs
 
 
 @dataclass(frozen=True)
@@ -106,8 +107,7 @@ def read_program(file: Path, data: Sequence[Path] = ()) -> ReadProgram:
 def program_page(found: ReadProgram, texts: Texts) -> ProgramPage:
     """Return the part of a page that describes one program."""
     program, file, known = found.program, found.file, found.known
-    inputs = {name: notes.delegate_inputs for name, notes in known.notes.items()}
-    memories = method_memories(program, inputs)
+    memories = method_memories(program, noted_inputs(known.notes))
     target = known.target
     info = describe(program, file, memories, known)
     methods = [

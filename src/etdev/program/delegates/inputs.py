@@ -1,7 +1,8 @@
-"""Number of inputs of each delegate call. A ``.pte`` does not state it."""
+"""Number of inputs of each delegate call. The instructions of a ``.pte`` do not state it."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from contextlib import suppress
 
 from etdev.devices import TARGET_DEVICE
@@ -33,7 +34,7 @@ def delegate_inputs(program: m.Program, plan: m.ExecutionPlan) -> DelegateInputs
     - The call is on a device and has the same tensor twice, so its delegate may write an output over an input.
     """
     found: dict[int, int] = {}
-    stated = [_stated_ends(program, delegate) for delegate in plan.delegates]
+    stated = _stated_ends(program, plan)
     seen, graph = _Seen(plan), flow_graph(plan)
     for block in graph.blocks:
         for position in range(block.start, block.end):
@@ -50,8 +51,16 @@ def delegate_inputs(program: m.Program, plan: m.ExecutionPlan) -> DelegateInputs
     return found
 
 
-def _stated_ends(program: m.Program, delegate: m.BackendDelegate) -> tuple[int, int] | None:
-    """Return the numbers of inputs and outputs that a blob states, or None if it states none."""
+def _stated_ends(program: m.Program, plan: m.ExecutionPlan) -> list[tuple[int, int] | None]:
+    """Return the numbers of inputs and outputs that each delegate's blob states, or None if it states none."""
+    read: dict[tuple[str, m.BackendDelegateDataReference], tuple[int, int] | None] = {}
+    for delegate in plan.delegates:
+        if (delegate.id, delegate.processed) not in read:
+            read[delegate.id, delegate.processed] = _ends(program, delegate)
+    return [read[delegate.id, delegate.processed] for delegate in plan.delegates]
+
+
+def _ends(program: m.Program, delegate: m.BackendDelegate) -> tuple[int, int] | None:
     if delegate.id == XNNPACK:
         graph = xnnpack_graph(program.delegate_data(delegate))
         return None if graph is None else (len(graph.input_ids), len(graph.output_ids))
@@ -70,6 +79,11 @@ class _Seen:
         self._last_use = dict.fromkeys(tensors(plan, plan.inputs), -1)
         """Maps each tensor to the position of the last instruction that uses it, or to -1."""
         self._highest = max(plan.inputs, default=-1)
+        self._at: dict[m.AllocationDetails, list[int]] = defaultdict(list)
+        """Maps each address to the tensors at that address."""
+        for index, tensor in plan.tensors():
+            if tensor.allocation_info is not None:
+                self._at[tensor.allocation_info].append(index)
         self._devices = {index for index, delegate in enumerate(plan.delegates) if not _is_on_host(delegate)}
 
     def add(self, position: int, call: m.Instruction) -> None:
@@ -111,13 +125,17 @@ class _Seen:
         tensor = self._plan.tensor(value)
         if tensor.allocation_info is None or not tensor.is_static:
             return False
-        before = [(index, other) for index, other in self._plan.tensors() if index < value and _share(tensor, other)]
-        bases = [index for index, other in before if _may_be_base(other, tensor)]
-        others = [index for index, other in before if not _may_be_base(other, tensor)]
+        bases = [
+            index
+            for index in self._at[tensor.allocation_info]
+            if index < value and _may_be_base(self._plan.tensor(index), tensor)
+        ]
         if not bases:
             return False
         since = max(block - 1, *(self._last_use.get(index, -1) for index in bases))
-        return all(self._last_use.get(index, -1) <= since for index in others)
+        return not any(
+            last > since and _share(tensor, self._plan.tensor(index)) for index, last in self._last_use.items()
+        )
 
 
 def _share(one: m.Tensor, other: m.Tensor) -> bool:
@@ -129,8 +147,8 @@ def _share(one: m.Tensor, other: m.Tensor) -> bool:
 
 
 def _may_be_base(base: m.Tensor, view: m.Tensor) -> bool:
-    same = (base.allocation_info, base.scalar_type) == (view.allocation_info, view.scalar_type)
-    return same and (base.nbytes == view.nbytes or not base.is_static)
+    """Return whether a tensor at the address of another one has its element type, and its size if that is fixed."""
+    return base.scalar_type is view.scalar_type and (base.nbytes == view.nbytes or not base.is_static)
 
 
 def _is_on_host(delegate: m.BackendDelegate) -> bool:

@@ -126,3 +126,8 @@ def _renumbered(
 
 def _only_one(first: int, second: int) -> int:
     raise ValueError(f"two delegate calls, with {first} and {second} inputs, became one instruction")
+
+
+def noted_inputs(notes: Mapping[str, MethodNotes]) -> dict[str, Mapping[int, int]]:
+    """Return :attr:`MethodNotes.delegate_inputs` of each method."""
+    return {name: each.delegate_inputs for name, each in notes.items()}

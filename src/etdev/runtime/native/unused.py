@@ -15,8 +15,6 @@ from etdev.program.analysis.storage import MethodMemory, method_memory
 from etdev.program.analysis.unused import CALL, Range, is_live, unused_before, without
 from etdev.program.delegates import REFERENCE, delegate_inputs, unsplit_call
 
-"""Backend id of delegates whose blob is a program. That program states the number of the delegate's inputs."""
-
 Unused = Mapping[int, list[Range]]
 """Maps the position of an instruction to the byte ranges that become unused before it runs."""
 

@@ -48,7 +48,8 @@ class PlacementCheck(Check):
             return check_placement(subject.program).result(self.name)
         settings = origin.project.config.targets[origin.target]
         names = {name: [item.name for item in of.inputs] for name, of in origin.reference.signatures.items()}
-        wrong = tuple(bank_problems(subject.program, settings.memory, names))
+        known = {} if origin.linked is None else origin.linked.delegate_inputs
+        wrong = tuple(bank_problems(subject.program, settings.memory, names, known))
         if wrong:
             hint = f"build it again (`{origin.build_command}`) with the current `memory` of the config"
             return Finding.of(wrong).result(self.name, where=origin.place("memory"), hint=hint)

@@ -20,6 +20,7 @@ from etdev.program.delegates import delegate_inputs
 from etdev.program.devices import named_devices
 from etdev.program.model import DelegateCall, ExecutionPlan
 from etdev.program.sidecar import read_sidecar
+from etdev.program.sidecar.notes import noted_inputs
 from etdev.units import format_size
 from etdev.validator import Correspondence, ValidationReport, guess_correspondences, validate_file, validate_link
 from etdev.verification.answers import Finding
@@ -172,7 +173,7 @@ def _compare(
         before, sidecar = read(objects), read_sidecar(objects.with_suffix(".json"))
     except ProgramError as error:
         return error.message
-    inputs = {name: notes.delegate_inputs for name, notes in sidecar.methods.items()}
+    inputs = noted_inputs(sidecar.methods)
     before = with_nested_of(before, program)
     found = guess_correspondences(before, program, inputs) | _reported_correspondences(objects, inputs)
     states = Counter(state.name for notes in sidecar.methods.values() for state in notes.state)

@@ -13,6 +13,7 @@ from etdev.pipeline.stages.etrecord import DelegateMap, InstructionMaps, delegat
 from etdev.program import Program
 from etdev.program.model import DelegateCall, ExecutionPlan
 from etdev.program.sidecar import MethodNotes
+from etdev.program.sidecar.notes import noted_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +39,7 @@ def save_record(
     maps = InstructionMaps(
         {name: note.debug_handles for name, note in notes.items()},
         {name: _delegates(manager.exported_program(name).graph_module, program.method(name)) for name in notes},
-        delegate_outputs(program, {name: note.delegate_inputs for name, note in notes.items()}),
+        delegate_outputs(program, noted_inputs(notes)),
     )
     record = manager.get_etrecord()
     for name, content in maps.members().items():

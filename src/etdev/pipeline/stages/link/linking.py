@@ -27,6 +27,7 @@ from etdev.program.analysis.inplace import DEFAULT
 from etdev.program.data_files.assignment import DataFiles
 from etdev.program.segments import CONSTANT_ALIGNMENT, SEGMENT_ALIGNMENT
 from etdev.program.sidecar import MethodNotes
+from etdev.program.sidecar.notes import noted_inputs
 from etdev.validator import ValidationReport
 
 
@@ -52,7 +53,7 @@ class LinkedProgram:
     @property
     def delegate_inputs(self) -> dict[str, Mapping[int, int]]:
         """Number of inputs of each delegate call, by method and by position of the call."""
-        return {name: notes.delegate_inputs for name, notes in self.notes.items()}
+        return noted_inputs(self.notes)
 
 
 def link_program(
@@ -87,7 +88,7 @@ def link_program(
         place = where if error.where in (None, where) else f"{where}, {error.where}"
         raise type(error)(error.message, where=place, hint=error.hint) from error
     linked = replace(linked, program=data.joined(linked.program))
-    inputs = {name: notes.delegate_inputs for name, notes in objects.sidecar.methods.items()}
+    inputs = noted_inputs(objects.sidecar.methods)
     tried = {name: donors for name, donors in inplace.table.items() if name not in DEFAULT}
     proof = compare_link(objects.program, linked, inputs, tried=tried)
     for violation in proof.violations:
