@@ -286,6 +286,49 @@ def test_the_program_computes_what_the_model_does(case: Case) -> None:
                 torch.testing.assert_close(tuple(runtime.call("forward", inputs)), expected)
 
 
+TURNED: dict[str, Callable[[Any], Any]] = {
+    "a branch": lambda x: torch.cond(x.sum() > 0, lambda a: a.sin() * 2, lambda a: a - 1, (x.t(),)),
+    "rows": lambda x: _map(lambda row: row.sin() * 2, x.view(2, 4, 2).permute(1, 2, 0)),
+    "every turn": lambda x: _map(lambda row, other: (other * 2).sin() + row.sum(), x, (x + 1).t()),
+    "scanned rows": lambda x: _scan(
+        lambda total, row: (total * 2 + row.sum(), row.tanh() * 2), x[0, :1].sin(), x.view(2, 4, 2).permute(1, 2, 0)
+    ),
+    "the next turn": lambda x: _scan(lambda total, row: (total * 2 + row.sum(), total.tanh()), x.t(), x + 1),
+    "every scanned turn": lambda x: _scan_with((x + 1).t(), x),
+    "a scan in a branch": lambda x: torch.cond(
+        x.sum() > 0,
+        lambda a: _scan(lambda total, row: (total * 2 + row.sum(), total.tanh()), a.t(), a + 1)[0],
+        lambda a: a.t() - 1,
+        (x,),
+    ),
+}
+
+
+def _scan_with(other: Any, x: Any) -> Any:
+    return _scan(lambda total, row: (total + row.sum(), (other * 2).tanh()), x[0, :1].sin(), x)
+
+
+def _map(body: Any, *operands: Any) -> Any:
+    from torch._higher_order_ops.map import map as torch_map
+
+    return torch_map(body, *operands)
+
+
+def _scan(body: Any, *operands: Any) -> Any:
+    from torch._higher_order_ops.scan import scan as torch_scan
+
+    return torch_scan(body, *operands)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("body", TURNED.values(), ids=TURNED)
+def test_what_branches_and_loops_receive_is_in_order(body: Callable[[Any], Any]) -> None:
+    """Their operand is the copy of a transposed tensor, whose elements are in order, and no view."""
+    nested = _nested(_lower(Case(lambda: Function(body))))
+    assert nested
+    assert all(tensor.is_in_order for program in nested for _, tensor in program.execution_plan[0].tensors())
+
+
 def _calls(case: Case) -> list[tuple[Any, ...]]:
     sizes = (1, 5, 2) if case.dynamic else (2,) * case.calls
     given = [tuple(_random(size, *each.shape[1:]) for each in case.inputs) for size in sizes]

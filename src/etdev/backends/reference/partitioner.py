@@ -15,6 +15,7 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from etdev.backends.base import CompileSpecValue, encode_compile_spec
+from etdev.backends.reference.bodies import restore_orders
 from etdev.backends.reference.choice import choose_nodes, in_modules, is_taken, wanted_kernels
 from etdev.backends.reference.nested import EtdevReferenceBackend
 from etdev.backends.reference.options import ReferenceOptions
@@ -37,6 +38,7 @@ class ReferencePartitioner(Partitioner):  # type: ignore[misc]
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         tags: dict[str, DelegationSpec] = {}
+        restore_orders(exported_program.graph_module)
         computed = computed_weights(exported_program)
         self._tag(exported_program.graph_module, tags, computed)
         if self._options.own_weights:
