@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from etdev.linker import Linked, link
+from etdev.linker import Linked, LinkOptions, link
 from etdev.program import model as m
 from etdev.program.delegates import delegate_inputs
+from etdev.verification.checks.plan import check_memory_plan
 from linker.checked import decided, linked, operators, size
 from linker.programs import Method, program
 
@@ -194,9 +195,6 @@ def test_cats_that_stay(build: Callable[[Method], list[int]], why: str) -> None:
 
 
 def test_a_cat_whose_inputs_are_not_in_one_piece() -> None:
-    from etdev.linker import LinkOptions, link
-    from linker.programs import program
-
     method = Method()
     method.outputs = rows(method)
     done = link(program(method).program, LinkOptions())
@@ -204,6 +202,22 @@ def test_a_cat_whose_inputs_are_not_in_one_piece() -> None:
 
 
 # Slices
+
+
+def test_a_part_of_a_fixed_view_of_a_dynamic_tensor_is_no_state() -> None:
+    """An alias in the bytes of the dynamic tensor would be taken for state, which another method overwrites."""
+    method = Method("one")
+    whole = method.op(method.input(16), nbytes=64, dynamic=True)
+    fixed = method.vector(64)
+    method.kernel("aten::view_copy.out", whole, method.numbers(64), fixed, fixed)
+    method.outputs = [method.cut_out(fixed, 32, 64), method.op(method.cut_out(fixed, 0, 32))]
+    other = Method("two")
+    other.outputs = reduced(other, vector(other, 64))
+    found = program(method, other)
+    done = link(found.program, LinkOptions(), found.sidecar)
+    why = "its input is a view of a tensor whose sizes are known only at run time"
+    assert list(decided(done, "slices").values()) == [("kept", why)] * 2
+    assert check_memory_plan(done.program).status == "passed"
 
 
 def test_a_slice_is_read_where_the_whole_is() -> None:

@@ -95,7 +95,7 @@ class _Parts:
         if self._storages.tensor(call.args[0]).is_constant:
             raise Refused("its input is a constant")
         try:
-            place = self._storages.place_when_read(position, call.args[0])
+            place = self._place(position, call.args[0])
         except Refused as reason:
             raise Refused(f"its input {reason}") from None
         whole = self._storages.storage_at(place)
@@ -208,7 +208,7 @@ class _Parts:
         first: MergedStorage | None = None
         for count, item in enumerate(islice(items, start, None), start=1):
             try:
-                place = self._storages.place_when_read(position, item)
+                place = self._place(position, item)
             except Refused as reason:
                 return 1, None, f"an input {reason}"
             storage = self._storages.storage_at(place)
@@ -250,6 +250,17 @@ class _Parts:
         return replace(call, args=(parts, call.args[1], index, index))
 
     # Conditions and changes for both slices and concatenations
+
+    def _place(self, position: int, value: int) -> int:
+        """Return the value at whose planned address ``value`` is located when it is read.
+
+        Raise ``Refused`` if ``value`` has no such address, or if it is a view of fixed sizes of a dynamic tensor. A
+        write to that tensor may not reach all bytes of the view, so an alias of these bytes would seem to be state.
+        """
+        place = self._storages.place_when_read(position, value)
+        if self._storages.tensor(value).is_static and not self._storages.tensor(place).is_static:
+            raise Refused("is a view of a tensor whose sizes are known only at run time")
+        return place
 
     def _require_peak(self, whole: MergedStorage, parts: Sequence[MergedStorage]) -> None:
         """Raise ``Refused`` if the merge would raise peak memory.
