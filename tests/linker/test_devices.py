@@ -16,6 +16,7 @@ from etdev.program.analysis.effects import operator_name
 from etdev.program.devices import D2H_COPY, H2D_COPY
 from linker.checked import linked
 from linker.programs import Method, program
+from validator.test_proofs import check, proof
 
 CUDA0 = parse_device("cuda:0")
 
@@ -389,6 +390,34 @@ def test_what_no_delegate_touches_cannot_be_left_on_a_device(owned: dict[str, fr
     method.outputs = [on(method, "cuda:0", data), method.op(other)]
     with pytest.raises(LinkError, match=message):
         ends(method, **owned)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_an_input_that_the_method_writes_cannot_be_left_on_a_device(whole: bool) -> None:
+    """The link would write a copy on the host, and the caller would not see it."""
+    method = Method()
+    data = method.input(64)
+    method.outputs = [on(method, "cuda:0", data)]
+    (method.copy if whole else method.update)(data, method.op(data, nbytes=64))
+    name = "aten::copy_" if whole else "aten::index_put_"
+    with pytest.raises(LinkError, match=f"input 0 of method 'forward' cannot stay on a device: {name} writes it"):
+        ends(method, device_inputs=frozenset({0}))
+
+
+def test_a_host_read_of_an_input_on_a_device_keeps_its_place_among_writes_to_the_callers_memory() -> None:
+    """The caller may lend the same memory twice."""
+    method = Method()
+    data = method.input(64, planned=False)
+    info = m.ExtraTensorInfo(device_type=DeviceType.CUDA, device_index=0)
+    method.values[data] = replace(method.at(data), extra_tensor_info=info)
+    first, lent = method.op(data), method.tensor(32, planned=False)
+    wide = method.op(method.input(16), nbytes=4096)
+    method.kernel("aten::mm.out", method.op(method.op(wide, nbytes=4096), nbytes=4096), lent, lent)
+    method.outputs = [first, method.op(wide, data), lent]  # An earlier read of ``wide`` would need less memory.
+    found = program(method).program
+    done = link_foreign(found, keep_smaller=False)
+    assert done.methods[0].kept is None
+    check(proof(found, done, {}, foreign=True))
 
 
 # Foreign files

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -129,6 +130,53 @@ def test_a_method_that_says_too_little_keeps_its_plan_and_says_why(name: str) ->
     assert list(report.renumbered) == list(range(len(kept.chains[0].instructions)))
     assert other.kept is None
     assert done.program.execution_plan[1].non_const_buffer_sizes == (0, 64)
+
+
+@pytest.mark.parametrize("jumps", [False, True])
+@pytest.mark.parametrize("read", [False, True])
+def test_a_method_that_reads_a_freed_tensor_keeps_its_plan(read: bool, jumps: bool) -> None:
+    """A later write to a tensor in planned memory does not give it a pointer again."""
+    method = Method()
+    data = method.input(16)
+    value = method.op(data)
+
+    def freed() -> list[int]:
+        method.free(value)
+        return [method.op(data)]
+
+    outs = method.cond(data, freed, lambda: [method.op(data, data)]) if jumps else freed()
+    method.kernel("aten::mm.out", data, value, value)
+    method.outputs = [*outs, method.op(value if read else data)]
+    kept = link(program(method).program).methods[0].kept
+    assert (kept is not None) == read
+    assert not read or re.fullmatch(r"instruction \d+ may read value \d+ after it was freed", kept or "")
+
+
+@pytest.mark.parametrize("frees", [False, True])
+def test_a_loop_that_frees_what_it_read_keeps_its_plan(frees: bool) -> None:
+    method = Method()
+    data = method.input(16)
+    value, rows = method.op(data, nbytes=16), method.tensor(64)
+    with method.loop(4) as counter:
+        method.kernel("executorch_prim::et_copy_index.tensor", rows, value, counter)
+        if frees:
+            method.free(value)
+    method.outputs = [rows]
+    assert (link(program(method).program).methods[0].kept is not None) == frees
+
+
+@pytest.mark.parametrize(
+    ("change", "kept"), [({}, False), ({"scalar_type": m.ScalarType.INT}, True), ({"sizes": (8,)}, True)]
+)
+def test_a_move_between_unlike_tensors_keeps_the_plan(change: dict[str, object], kept: bool) -> None:
+    """The tensor that the move sets has another type or size from then on than the file states."""
+    method = Method()
+    data = method.input(16)
+    one, two = method.op(data), method.op(data)
+    method.values[one] = replace(method.at(one), **change)  # type: ignore[arg-type]
+    method.move(one, two)
+    method.outputs = [method.op(two)]
+    assert (link(program(method).program).methods[0].kept is not None) == kept
 
 
 def test_a_method_that_may_share_state_with_one_that_keeps_its_plan_keeps_its_own() -> None:

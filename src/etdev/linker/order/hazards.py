@@ -6,8 +6,9 @@ considers these things:
 1. bytes of planned memory: tensors that share bytes before the link, or after a link in the present order, count as the
    same bytes, so that a new order lets them share these bytes too;
 2. each value: a number, or the sizes and the pointer of a tensor;
-3. memory that the linker does not plan, including all tensors whose address is known only at run time (this counts as
-   one thing, because the caller may pass the same memory twice);
+3. memory that the linker does not plan, including all tensors whose address is known only at run time, and the host's
+   memory of inputs and outputs that the caller keeps on devices (this counts as one thing, because the caller may pass
+   the same memory twice);
 4. all tensors that are the source or the target of a move (they count as one thing);
 5. effects outside of the arguments, such as random numbers, state of a delegate, or an unknown operator's effects.
 """
@@ -98,6 +99,7 @@ class Hazards:
         self._unplanned: dict[int, list[int]] = defaultdict(list)
         for position, value in self._reaching.elsewhere:
             self._unplanned[position].append(value)
+        self._lent = method.caller_device_values
         self._moved = {
             value
             for call in self._reaching.flow.instructions
@@ -138,11 +140,12 @@ class Hazards:
         writes.update((value, _WHOLE) for value in written)
         if values & self._moved:
             (writes if written & self._moved else reads).add((_MOVED, _WHOLE))
-        references = self._reaching.references.intersection(effects.reads)
+        references = (self._reaching.references | self._lent).intersection(effects.reads)
         if references or any(not self._is_constant(value) for value in self._unplanned.get(position, ())):
             reads.add((_UNPLANNED, _WHOLE))
         tensors = (*effects.writes, *effects.updates, *effects.fills)
-        if any(value not in self._reaching.places or value in self._reaching.references for value in tensors):
+        elsewhere = self._reaching.references | self._lent
+        if any(value not in self._reaching.places or value in elsewhere for value in tensors):
             writes.add((_UNPLANNED, _WHOLE))
         effect = self._effect(call)
         if effect is not None:
