@@ -657,3 +657,13 @@ def an_output_is_where_the_caller_looks_for_it(variant: Variant) -> Half:
         half.op("alias_copy.out", y, out)
     half.outputs = [out]
     return half
+
+
+@case("content")
+def an_input_is_written_where_the_caller_sees_it(variant: Variant) -> Half:
+    half = Half()
+    x = half.input(4)
+    y = half.op("exp.out", x, half.tensor(4, at=0))
+    half.op("neg.out", y, half.tensor(4, at=64) if variant == "bad" else x)
+    half.outputs = [y]
+    return half

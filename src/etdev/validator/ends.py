@@ -82,11 +82,22 @@ class Ends:
             for difference in run.agreement.differences([run.machine.value(0, one)], [run.machine.value(1, other)]):
                 run.report(run.explain.output(run.machine, number, other, difference))
             self._check_caller_memory(number, one, other)
+        self._check_inputs()
         self._check_left()
         index = 0
         while index < len(run.agreement.assumed):  # A comparison can add assumptions, which are checked, too.
             self._check_assumed(run.agreement.assumed[index])
             index += 1
+
+    def _check_inputs(self) -> None:
+        """Report inputs in the caller's memory that the two programs leave with different contents."""
+        run = self._run
+        for number, (one, other) in enumerate(zip(*(facts.plan.inputs for facts in run.facts), strict=True)):
+            tensor = run.facts[0].tensors.get(one)
+            if tensor is None or tensor.place is None or tensor.place[0] >= CONSTANT:
+                continue
+            for difference in run.agreement.differences([run.machine.value(0, one)], [run.machine.value(1, other)]):
+                run.report(run.explain.input(run.machine, number, other, difference))
 
     def _check_caller_memory(self, number: int, one: int, other: int) -> None:
         """Report an output that the link moved out of the caller's memory."""

@@ -117,6 +117,10 @@ class Explainer:
         """Return the violation for an output of the method that differs between the programs."""
         return self._difference(machine, f"output {number} is", value, difference, None, None)
 
+    def input(self, machine: Machine, number: int, value: int, difference: Difference) -> Violation:
+        """Return the violation for an input in the caller's memory that the programs leave with different contents."""
+        return self._difference(machine, f"after the call, input {number} is", value, difference, None, None)
+
     def _operand(self, code: Code, difference: Difference) -> int:
         value = code.reads[difference.argument] if difference.argument < len(code.reads) else code.writes[0]
         if difference.item is not None:
