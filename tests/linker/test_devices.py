@@ -393,15 +393,24 @@ def test_what_no_delegate_touches_cannot_be_left_on_a_device(owned: dict[str, fr
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_an_input_that_the_method_writes_cannot_be_left_on_a_device(whole: bool) -> None:
-    """The link would write a copy on the host, and the caller would not see it."""
+@pytest.mark.parametrize("foreign", [True, False])
+def test_an_input_on_a_device_that_the_host_changes_is_copied_back(foreign: bool, whole: bool) -> None:
+    """The caller sees the change, even if no delegate reads it."""
     method = Method()
-    data = method.input(64)
+    data = method.input(64, planned=not foreign)
     method.outputs = [on(method, "cuda:0", data)]
     (method.copy if whole else method.update)(data, method.op(data, nbytes=64))
-    name = "aten::copy_" if whole else "aten::index_put_"
-    with pytest.raises(LinkError, match=f"input 0 of method 'forward' cannot stay on a device: {name} writes it"):
-        ends(method, device_inputs=frozenset({0}))
+    found = program(method)
+    if foreign:
+        info = m.ExtraTensorInfo(device_type=DeviceType.CUDA, device_index=0)
+        plan = found.program.execution_plan[0]
+        values = (*plan.values[:data], replace(method.at(data), extra_tensor_info=info), *plan.values[data + 1 :])
+        before = replace(found.program, execution_plan=(replace(plan, values=values),))
+        done = link_foreign(before, keep_smaller=False)
+        check(proof(before, done, found.inputs, foreign=True))
+    else:
+        done = ends(method, device_inputs=frozenset({0}))
+    assert "cuda:0 <- 64" in copied(done)
 
 
 def test_a_host_read_of_an_input_on_a_device_keeps_its_place_among_writes_to_the_callers_memory() -> None:

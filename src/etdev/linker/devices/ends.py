@@ -17,7 +17,6 @@ from etdev.linker.options import CallerOwned, LinkOptions
 from etdev.linker.work import Changed, Method, Work
 from etdev.program import model as m
 from etdev.program.analysis.storage import MethodMemory
-from etdev.program.signatures import operator_name
 
 Ends: TypeAlias = tuple[Mapping[int, Device], Mapping[int, Device]]
 """Two maps: from input positions to devices, and from output positions to devices."""
@@ -91,8 +90,6 @@ def wanted_placement(
                 hint = f"choose one of the method's {len(indices)} {kind}s"
                 raise CallerOwnedError(f"there is no {where}", plan.name, hint)
             reason = _why_not(plan, memory, items, indices[position], there)
-            if reason is None and kind == "input":
-                reason = _writer(plan, memory, items, indices[position])
             device = known.get(position) or _delegate_device(memory, items, devices, indices[position], kind)
             if reason is None and device is None:
                 reason = f"no delegate on a device {'reads' if kind == 'input' else 'computes'} it"
@@ -123,16 +120,6 @@ def _why_not(
     ]
     if others:
         return f"it shares its bytes with other values ({', '.join(map(str, others))})"
-    return None
-
-
-def _writer(plan: m.ExecutionPlan, memory: MethodMemory, items: Items, value: int) -> str | None:
-    """Return what writes an input; None if nothing does. The link copies no input back to the caller."""
-    for call, found in zip(memory.reaching.flow.instructions, memory.reaching.effects, strict=True):
-        if items.of[value] in {items.of[other] for other in (*found.writes, *found.updates, *found.fills)}:
-            if isinstance(call, m.KernelCall):
-                return f"{operator_name(plan.operators[call.op_index])} writes it"
-            return "a delegate writes it"
     return None
 
 

@@ -89,8 +89,9 @@ def _enter_ends(placement: Placement, facts: NeedsBuilder, bits: Mapping[tuple[i
             facts.at_entry |= bit
         if resident:
             facts.needed[-1] |= bit
-    for position, device in placement.wanted.outputs.items():
-        facts.needed[-1] |= bits[placement.items.of[placement.plan.outputs[position]], device]
+    for positions, indices in placement.ends():  # The caller sees what the method writes to an input.
+        for position, device in positions.items():
+            facts.needed[-1] |= bits[placement.items.of[indices[position]], device]
 
 
 def _fixed_copies(placement: Placement) -> Insertions:

@@ -99,7 +99,7 @@ class Hazards:
         self._unplanned: dict[int, list[int]] = defaultdict(list)
         for position, value in self._reaching.elsewhere:
             self._unplanned[position].append(value)
-        self._lent = method.caller_device_values
+        self._elsewhere = self._reaching.references | method.caller_device_values
         self._moved = {
             value
             for call in self._reaching.flow.instructions
@@ -140,12 +140,11 @@ class Hazards:
         writes.update((value, _WHOLE) for value in written)
         if values & self._moved:
             (writes if written & self._moved else reads).add((_MOVED, _WHOLE))
-        references = (self._reaching.references | self._lent).intersection(effects.reads)
+        references = self._elsewhere.intersection(effects.reads)
         if references or any(not self._is_constant(value) for value in self._unplanned.get(position, ())):
             reads.add((_UNPLANNED, _WHOLE))
         tensors = (*effects.writes, *effects.updates, *effects.fills)
-        elsewhere = self._reaching.references | self._lent
-        if any(value not in self._reaching.places or value in elsewhere for value in tensors):
+        if any(value not in self._reaching.places or value in self._elsewhere for value in tensors):
             writes.add((_UNPLANNED, _WHOLE))
         effect = self._effect(call)
         if effect is not None:
