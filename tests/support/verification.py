@@ -82,5 +82,5 @@ def prepare(folder: Path, target: str, config: str, **files: str) -> Prepared:
         with StagedFile(project.artifact(target)) as staged:
             written = write_program(linked.linked.program, staged)
             place = staged.accept()
-        candidate = BuiltTarget(project, user, target, place, written.size, float_model, reference, linked)
+        candidate = BuiltTarget(project, user, target, place, written.size, float_model, reference, linked, notes=linked.notes)
     return Prepared(path, target, candidate)

@@ -45,6 +45,20 @@ def bank_problems(
                 )
 
 
+def unknown_state(program: Program, memory: Memory, known: Mapping[str, DelegateInputs]) -> str | None:
+    """Return the reason why a pin of all state cannot be checked; None if it can, or if there is no such pin.
+
+    ``known`` has the same meaning as in :func:`bank_problems`.
+    """
+    if not memory.banks or not isinstance(memory.pin.state, str):
+        return None
+    for plan in program.execution_plan:
+        reason = unsplit_call(plan, known.get(plan.name) or delegate_inputs(program, plan))
+        if reason is not None:
+            return f"method {plan.name!r}: `memory.pin` requires all state in bank {memory.pin.state!r}, but {reason}"
+    return None
+
+
 def _size_problems(program: Program, memory: Memory) -> Iterator[str]:
     """Find buffers that are larger than their banks, and buffers on the host that belong to no bank."""
     banks = {bank.id: bank for bank in memory.banks}
@@ -83,7 +97,7 @@ def _pinned_state(plan: m.ExecutionPlan, pin: Pin, inputs: DelegateInputs) -> It
         return
     if isinstance(pin.state, str):
         if unsplit_call(plan, inputs) is not None:
-            return  # The state of this method is unknown, and the check `plan` does not run.
+            return  # The state of this method is unknown; see `unknown_state`.
         try:
             memory = method_memory(plan, inputs)
         except LinkError:

@@ -17,9 +17,10 @@ from etdev.pipeline.stages.link.nested import device_memory
 from etdev.program import Program
 from etdev.program.devices import named_devices
 from etdev.program.footprint import planned_memory
+from etdev.program.sidecar.notes import noted_inputs
 from etdev.units import format_size
-from etdev.verification.answers import Finding
-from etdev.verification.bank_rules import bank_problems
+from etdev.verification.answers import Finding, not_run
+from etdev.verification.bank_rules import bank_problems, unknown_state
 from etdev.verification.check import Check, Need
 from etdev.verification.placement_rules import (
     agreement_problems,
@@ -48,7 +49,7 @@ class PlacementCheck(Check):
             return check_placement(subject.program).result(self.name)
         settings = origin.project.config.targets[origin.target]
         names = {name: [item.name for item in of.inputs] for name, of in origin.reference.signatures.items()}
-        known = {} if origin.linked is None else origin.linked.delegate_inputs
+        known = noted_inputs(origin.notes)
         wrong = tuple(bank_problems(subject.program, settings.memory, names, known))
         if wrong:
             hint = f"build it again (`{origin.build_command}`) with the current `memory` of the config"
@@ -56,6 +57,9 @@ class PlacementCheck(Check):
         found = check_placement(subject.program, alignment=settings.memory.alignment, capacity=settings.budget.memory)
         if found.gate:
             return found.result(self.name)
+        unknown = unknown_state(subject.program, settings.memory, known)
+        if found.status == "passed" and unknown is not None:
+            return not_run(self.name, unknown)
         hint = f"build it again (`{origin.build_command}`); if that does not help, report this and attach the model"
         return found.result(self.name, where=origin.place("partitioners"), hint=hint)
 
