@@ -82,5 +82,6 @@ def prepare(folder: Path, target: str, config: str, **files: str) -> Prepared:
         with StagedFile(project.artifact(target)) as staged:
             written = write_program(linked.linked.program, staged)
             place = staged.accept()
-        candidate = BuiltTarget(project, user, target, place, written.size, float_model, reference, linked, notes=linked.notes)
+        size, models = written.size, (float_model, reference)
+        candidate = BuiltTarget(project, user, target, place, size, *models, linked, notes=linked.notes)
     return Prepared(path, target, candidate)

@@ -139,7 +139,7 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
 @pytest.fixture(scope="module")
 def apart(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     """The same, each method with a plan of its own."""
-    config = CONFIG.replace("share_state = true", "")
+    config = CONFIG.replace("share_state = true", "share_state = false")
     return prepare(tmp_path_factory.mktemp("apart"), "cpu", config, model=MODEL, data=DATA)
 
 
