@@ -86,7 +86,7 @@ def _convert(
     try:
         quantizer = _quantizer(settings)
         with _initial_state(graph) as reset:
-            # A call of the guards would not survive Arm's passes, and would fail for sizes at which guards are harmless.
+            # A call of the guards would not survive Arm's passes, and would fail at sizes that are harmless exceptions.
             module = graph.program.module(check_guards=False)
             if isinstance(settings, CortexM):
                 use_channels_last(module)
