@@ -114,6 +114,7 @@ def _drawn(chance: random.Random, turn: int) -> _Fault:
 
 def _without_build(folder: Path) -> None:
     shutil.rmtree(folder / "build")
+    (folder / "etdev.lock").unlink()
 
 
 def _without(name: str) -> Callable[[Path], None]:

@@ -266,3 +266,13 @@ def test_a_lock_that_stays_as_it_is_needs_no_place_to_write(tmp_path: Path) -> N
     assert "was not written" in "".join(build_module._lock(project, BuildOptions(), None, {}))
     project.lock.write_text("version = 1\n")
     assert list(build_module._lock(project, BuildOptions(), None, {})) == []
+
+
+def test_what_a_killed_build_left_beside_the_lock_goes(tmp_path: Path) -> None:
+    """It was killed after it had written the lock, so the next build has nothing to write."""
+    project = make_project(tmp_path, LINEAR_CONFIG + "\n[targets.cpu]\n")
+    project.lock.write_text("version = 1\n")
+    (tmp_path / ".etdev.lock.held").write_text("123")
+    assert list(build_module._lock(project, BuildOptions(), None, {})) == []
+    assert not (tmp_path / ".etdev.lock.held").exists()
+    assert project.lock.read_text() == "version = 1\n"

@@ -22,7 +22,7 @@ from etdev.pipeline.cache.lock import (
 )
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.baseline_source import check_baseline
-from etdev.pipeline.project.exclusive import exclusive_lock_file, exclusive_outputs
+from etdev.pipeline.project.exclusive import exclusive_lock_file, exclusive_outputs, is_lock_file_held
 from etdev.pipeline.project.options import BuildOptions, choose_targets
 from etdev.pipeline.results.result import BuildResult
 
@@ -110,10 +110,12 @@ def _lock(project: Project, options: BuildOptions, lock: Lock | None, found: Map
         check_outputs(project, lock, {name: finished.locked for name, finished in found.items()})
     elif is_of_the_files_alone(project):
         good = {name: finished.locked for name, finished in found.items() if finished.good}
-        if is_entered(project, find_lock(project), good):
+        entered = is_entered(project, find_lock(project), good)
+        if entered and not is_lock_file_held(project):
             return  # Writing is not needed, and would fail in a read-only folder.
         try:
             with exclusive_lock_file(project):
                 write_lock(project, find_lock(project), good)  # Read the lock again, since other builds write it too.
         except (WriteError, UnicodeError) as error:
-            yield f"the lock was not written: {error}"
+            if not entered:
+                yield f"the lock was not written: {error}"

@@ -33,11 +33,22 @@ def exclusive_lock_file(project: Project) -> Iterator[None]:
 
     Raises :class:`~etdev.errors.WriteError`.
     """
-    place = project.lock
     with ExitStack() as stack:
-        with write_errors_named(place):
-            stack.enter_context(locked(place.with_name(f".{place.name}.held"), lambda holder: None))
+        with write_errors_named(project.lock):
+            stack.enter_context(locked(_held_place(project), lambda holder: None))
         yield
+
+
+def is_lock_file_held(project: Project) -> bool:
+    """Return True if another build uses the config's lock, or was killed while it did.
+
+    In the second case, :func:`exclusive_lock_file` removes the file that this build left.
+    """
+    return _held_place(project).is_file()
+
+
+def _held_place(project: Project) -> Path:
+    return project.lock.with_name(f".{project.lock.name}.held")
 
 
 @contextmanager
