@@ -294,12 +294,12 @@ def test_a_file_of_another_config_is_refused(
     [
         (
             ["targets.integers.io.pair.quantized=all"],
-            "output 1 of method 'pair' is not quantized: `aten.softmax.int` computes it in floats",
+            "output 1 of method 'pair' is not quantized: `aten.softmax.int` computes it in floats (model.py:19, in pair)",
             'quantize only the others: quantized = ["left", "right", "output0"]',
         ),
         pytest.param(
             ["targets.integers.io.plain.quantized=all"],
-            "input 'x' of method 'plain' is not quantized: `aten.sin.default` reads its floats",
+            "input 'x' of method 'plain' is not quantized: `aten.sin.default` reads its floats (model.py:22, in plain)",
             "remove this key",
             marks=pytest.mark.slow,
         ),
