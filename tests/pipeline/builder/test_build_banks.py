@@ -148,7 +148,7 @@ def test_a_remedy_that_the_target_uses_is_not_advised(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("pin", "message"),
     [
-        ('inputs = { z = "fast" }', "no method of the program has the input 'z'"),
+        ('inputs = { z = "fast" }', "`targets.mcu.memory.pin.inputs.z`: no method has such an input"),
         ('outputs = { 1 = "fast" }', "no method of the program has the output '1'"),
         ('state = { sen = "fast" }', "no method of the program has the state 'sen'"),
         ('delegates = { EthosUBackend = "fast" }', "no method of the program has the backend 'EthosUBackend'"),
