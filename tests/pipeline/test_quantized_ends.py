@@ -294,8 +294,10 @@ def test_a_file_of_another_config_is_refused(
     [
         (
             ["targets.integers.io.pair.quantized=all"],
-            "output 1 of method 'pair' is not quantized: "
-            "`aten.softmax.int` computes it in floats (model.py:19, in pair)",
+            (
+                "output 1 of method 'pair' is not quantized: "
+                "`aten.softmax.int` computes it in floats (model.py:19, in pair)"
+            ),
             'quantize only the others: quantized = ["left", "right", "output0"]',
         ),
         pytest.param(
