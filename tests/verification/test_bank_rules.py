@@ -127,7 +127,7 @@ def check(found: Program, pin: dict[str, object], notes: dict[str, MethodNotes])
         reference=SimpleNamespace(signatures={}),
         notes=notes,
         build_command="etdev build",
-        place=lambda key: key,
+        place=lambda *key: ".".join(key),
     )
     return PlacementCheck().run(cast("Subject", SimpleNamespace(program=found, origin=origin)))
 
@@ -137,5 +137,6 @@ def test_a_pin_of_all_state_is_not_checked_if_the_state_is_unknown() -> None:
     unknown = check(found, {"state": "slow"}, {})
     assert unknown.status == "not run"
     assert unknown.summary.startswith("method 'forward': `memory.pin` requires all state in bank 'slow', but the file ")
+    assert (unknown.where, (unknown.hint or "")[:29]) == ("memory.pin.state", "build it again (`etdev build`")
     assert check(found, {"state": "slow"}, {"forward": MethodNotes(inputs)}).status == "passed"
     assert check(found, {}, {}).status == "passed"

@@ -59,7 +59,8 @@ class PlacementCheck(Check):
             return found.result(self.name)
         unknown = unknown_state(subject.program, settings.memory, known)
         if found.status == "passed" and unknown is not None:
-            return not_run(self.name, unknown)
+            hint = f"build it again (`{origin.build_command}`): the build notes the inputs of each call"
+            return not_run(self.name, unknown, where=origin.place("memory", "pin", "state"), hint=hint)
         hint = f"build it again (`{origin.build_command}`); if that does not help, report this and attach the model"
         return found.result(self.name, where=origin.place("partitioners"), hint=hint)
 
