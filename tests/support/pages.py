@@ -24,6 +24,7 @@ SHELL = ("cmake", "app/app")
 _VARYING = [
     (re.compile(r"\d+(?:\.\d+)? (?:ms|µs|s)\b"), "TIME"),
     (re.compile(r"[0-9a-f]{16}\b"), "DIGEST"),
+    (re.compile(r"\d[\d,]*(?= bytes of heap for \w+, as measured)"), "HEAP"),
     (re.compile(r"\b\d(?:\.\d+)?e-\d\d\b|SNR \d+(?:\.\d+)? dB|-?\d\.\d{3,}(?:e-?\d+)?"), "FIGURE"),
 ]
 """Figures that depend on the processor, the load or the time."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -259,27 +260,45 @@ def _tried(runtime: StockRuntime, operator: str) -> dict[int, str]:
     return {item.donor.argument: item.verdict for item in try_operator(runtime, schema) if item.donor.output == 0}
 
 
-def _check_in_place(runtime: StockRuntime, operator: str) -> None:
-    found = _tried(runtime, operator)
-    for argument in IN_PLACE.get(operator, ()):
-        assert found[argument] in ("safe", "identity"), (operator, argument)
+SAMPLE = {"aten::_softmax.out", "aten::mul.out", "aten::where.self_out"}
+"""Operators of which one is tried for every commit, and all in the nightly tests."""
+UNTRIED = {"aten::copy_", "aten::unsqueeze_copy.out"}
+"""``copy_`` has no separate output, and that of ``unsqueeze_copy`` never has the shape of its input."""
 
 
 @pytest.mark.parametrize(
     "operator",
-    ["aten::_softmax.out", "aten::mul.out", "aten::where.self_out"],
+    [
+        operator if operator in SAMPLE else pytest.param(operator, marks=pytest.mark.slow)
+        for operator in sorted(IN_PLACE.keys() - UNTRIED)
+    ],
 )
 @pytest.mark.sampled(1)
 def test_kernels_that_work_in_place(operator: str) -> None:
+    importlib.import_module("executorch.kernels.quantized")  # Registers the schemas of its operators in PyTorch.
     with StockRuntime() as runtime:
-        _check_in_place(runtime, operator)
+        found = _tried(runtime, operator)
+    for argument in IN_PLACE[operator]:
+        assert found[argument] in ("safe", "identity"), argument
 
 
-@pytest.mark.slow
-def test_all_kernels_that_work_in_place() -> None:
-    for operator in sorted(IN_PLACE.keys() - {"aten::copy_"}):
-        with StockRuntime() as runtime:
-            _check_in_place(runtime, operator)
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize(("shape", "dim"), [((), 0), ((3,), 0), ((3, 4), 1), ((3, 4), -1), ((2, 0, 4), 2)])
+def test_unsqueeze_copy_works_in_place(shape: tuple[int, ...], dim: int, dtype: m.ScalarType, tmp_path: Path) -> None:
+    given = T(shape, dtype)
+    value = _random(given, 1)
+    half = Half()
+    half.inputs = [half.tensor(*shape, dtype=dtype, at=0)]
+    out = half.tensor(*value.unsqueeze(dim).shape, dtype=dtype, at=0)
+    half.op("unsqueeze_copy.out", half.inputs[0], half.integer(dim), out)
+    half.outputs = [out]
+    write(program(half), tmp_path / "one.pte")
+    runtime = shared_runtime()
+    runtime.load(tmp_path / "one.pte")
+
+    (found,) = runtime.call("forward", [value])
+
+    assert torch.equal(found, value.unsqueeze(dim))
 
 
 def test_point_wise_operators_keep_shapes() -> None:
