@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etdev.linker import Linked, LinkOptions, link
-from etdev.linker.order import search
+from etdev.linker import Linked, LinkOptions, link, work
+from etdev.linker.order import reorder, search
 from etdev.linker.order.greedy import greedy
 from etdev.linker.order.improve import improve
 from etdev.linker.order.problem import Item, Problem, lower_bound
 from etdev.linker.order.search import Effort
 from etdev.program import model as m
+from etdev.program.analysis.storage import MethodMemory
 from etdev.program.footprint import planned_memory
 from linker.checked import decided, linked
 from linker.oracle import Machine
@@ -393,6 +395,35 @@ def test_a_branch_is_put_in_order() -> None:
     done = linked(method)
     assert done.methods[0].order is not None
     assert size(done) < size(linked(method, reorder=False))
+
+
+@given(objects())
+def test_the_problem_of_a_region_has_all_storages_that_are_in_use(found: Object) -> None:
+    """Storages that live around the region count, and those that end before it or start after it do not."""
+    seen: list[tuple[work.Method, MethodMemory]] = []
+
+    def record(method: work.Method, memory: MethodMemory, alignment: int) -> dict[int, tuple[int, ...]]:
+        seen.append((method, memory))
+        return {}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reorder, "better_orders", record)
+        link(found.program, LinkOptions(alignment=16), found.sidecar)
+    for method, memory in seen:
+        regions = reorder.RegionMemory(method, memory, 16)
+        instants: dict[int, set[int]] = defaultdict(set)
+        for storage in method.memory.storages:
+            for number in {memory.of[value] for value in storage.values if value in memory.of}:
+                instants[number].update(range(storage.start, storage.end))
+        for start, end in reorder.straight_regions(method):
+            in_use = [
+                number
+                for number, found_at in instants.items()
+                if found_at and min(found_at) <= end and max(found_at) > start
+            ]
+            problem = regions.problem(start, end)
+            bytes_in_use = problem.base + sum(item.size for item in problem.items)
+            assert bytes_in_use == sum(-(-memory.storages[number].size // 16) * 16 for number in in_use)
 
 
 def test_tensors_still_share_bytes_in_the_new_order() -> None:

@@ -11,10 +11,11 @@ as accesses to the same bytes. Later passes decide again which tensors share byt
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from etdev.linker.edit import in_order
 from etdev.linker.options import LinkOptions
@@ -80,6 +81,9 @@ class RegionMemory:
         self._method, self._linked = method, linked
         self._sizes = [-(-storage.size // alignment) * alignment for storage in linked.storages]
         self._lifetimes = _lifetimes(method.memory, linked)
+        self._ranks = {storage: rank for rank, storage in enumerate(self._lifetimes)}
+        self._begun = _Sums((first, self._sizes[storage]) for storage, (first, _) in self._lifetimes.items())
+        self._ended = _Sums((last, self._sizes[storage]) for storage, (_, last) in self._lifetimes.items())
 
     @cached_property
     def _hazards(self) -> Hazards:
@@ -103,21 +107,32 @@ class RegionMemory:
         for position in range(start, end):
             for storage in self._touched[position]:
                 users.setdefault(storage, []).append(position - start)
-        base = 0
-        items = []
-        for storage, (first, last) in self._lifetimes.items():
-            if first > end or last <= start + 1:
-                continue
+        items, moving = [], 0
+        for storage in sorted(users.keys() & self._ranks.keys(), key=self._ranks.__getitem__):
+            first, last = self._lifetimes[storage]
             before, after = first <= start, last > end + 1
-            if storage not in users or (before and after):
-                base += self._sizes[storage]
-            else:
+            if first <= end and last > start + 1 and not (before and after):
                 items.append(Item(self._sizes[storage], tuple(users[storage]), before, after))
+                moving += self._sizes[storage]
+        base = self._begun.up_to(end) - self._ended.up_to(start + 1) - moving
         return Problem(((),) * (end - start), tuple(items), base)
 
     def with_dependencies(self, problem: Problem, start: int, end: int) -> Problem:
         """Return ``problem`` with the dependencies between the instructions in ``range(start, end)``."""
         return replace(problem, before=self._hazards.before(start, end))
+
+
+class _Sums:
+    """Sums of the bytes of all storages up to an instant."""
+
+    def __init__(self, sizes: Iterable[tuple[int, int]]) -> None:
+        found = sorted(sizes)
+        self._instants = [instant for instant, _ in found]
+        self._sums = list(accumulate((size for _, size in found), initial=0))
+
+    def up_to(self, instant: int) -> int:
+        """Return the bytes of the storages whose instant is at most ``instant``."""
+        return self._sums[bisect_right(self._instants, instant)]
 
 
 def _lifetimes(memory: MethodMemory, linked: MethodMemory) -> dict[int, tuple[int, int]]:
