@@ -269,11 +269,20 @@ def _left() -> dict[str, set[Any]]:
         "processes": set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()),
         "actors": _actors(),
         "threads": {thread.ident for thread in threading.enumerate()},
-        "descriptors": {os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()},
+        "descriptors": _descriptors(),
         "names in shared memory": {
             path.name for path in _NAMES.iterdir() if "etdev" in path.name or "psm_" in path.name
         },
     }
+
+
+def _descriptors() -> set[str]:
+    """Return the files of the open descriptors, without those that another thread closes meanwhile."""
+    found = set()
+    for link in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):
+            found.add(os.readlink(link))
+    return found
 
 
 def _actors() -> set[str]:

@@ -102,6 +102,30 @@ def test_graphs(repository: Path, tmp_path: Path) -> None:
     assert found["ends"]["fault wrong"] > 5
 
 
+def test_a_descriptor_that_another_thread_closes_is_not_left(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The campaign ended with an error where one was closed after it was listed."""
+    monkeypatch.syspath_prepend(repository / "benchmarks" / "campaigns")
+    graphs = importlib.import_module("graphs")
+    closed, kept = (os.open(tmp_path / name, os.O_CREAT) for name in ("closed", "kept"))
+    waiting, readlink = {f"/proc/self/fd/{closed}"}, os.readlink
+
+    def close_before(link: Path) -> str:
+        if str(link) in waiting:
+            os.close(closed)
+            waiting.clear()
+        return readlink(link)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "readlink", close_before)
+        left = graphs._left()["descriptors"]
+    os.close(kept)
+    assert not waiting
+    assert str(tmp_path / "kept") in left
+    assert str(tmp_path / "closed") not in left
+
+
 @pytest.mark.nightly
 def test_a_run_goes_on_where_it_was_interrupted(repository: Path, tmp_path: Path) -> None:
     """Two halves find the same as the whole."""
